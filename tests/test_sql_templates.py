@@ -311,4 +311,4 @@ def test_every_function_file_begins_with_what_it_does() -> None:
         header = re.match(r"(?:-- ?.*\n)+", file.read_text("utf-8"))
         assert header, file
         assert re.search(r"\bLocks\b", header[0]), file
-        assert re.search(r"\b(?:Uses?|[Ii]ndex(?:es)?|[Rr]eads)\b", header[0]), file
+        assert re.search(r"\b(?:Uses?|[Ii]ndex(?:es)?|[Rr]eads|[Ss]cans)\b", header[0]), file

@@ -13,7 +13,7 @@ begin
   end if;
   perform set_config('penstock.announced', coalesce(current_setting('penstock.announced', true), '') || ' ' || what
     || ' ', true);
-  slot := penstock._hold_current();
+  slot := penstock._lock_current();
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
@@ -100,7 +100,7 @@ begin
   end if;
   perform set_config('penstock.announced', announced || what, true);
   if slot = 0 then
-    slot := penstock._hold_current();
+    slot := penstock._lock_current();
   end if;
 if slot <= 3 then
 if slot <= 1 then
@@ -2294,7 +2294,7 @@ language plpgsql as $$
 #variable_conflict use_column
 declare
   started     timestamptz := clock_timestamp();
-  slot        integer := penstock._hold_current();
+  slot        integer := penstock._lock_current();
   q           penstock.queue;
   lease_token bigint;
 begin
@@ -3170,7 +3170,7 @@ begin
       else bigint '0' end
     + case when q.keep_history > 0 or q.has_members then 16 else 0 end;
   perform penstock._bury_again(q.id, started, count);
-  slot := penstock._hold_current();
+  slot := penstock._lock_current();
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
@@ -3389,7 +3389,7 @@ begin
       else bigint '0' end
     + case when q.keep_history > 0 or q.has_members then 16 else 0 end;
   perform penstock._bury_again(q.id, started, count);
-  slot := penstock._hold_current();
+  slot := penstock._lock_current();
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
@@ -5320,7 +5320,7 @@ begin
                  and (only_queue is null or s.queue_id = only_queue)) then
     return 0;
   end if;
-  slot := penstock._hold_current();
+  slot := penstock._lock_current();
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
@@ -8204,7 +8204,7 @@ create or replace function penstock._put_ready(m penstock.envelope, at_position 
 declare
   slot integer;
 begin
-  slot := penstock._hold_current();
+  slot := penstock._lock_current();
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
@@ -8978,33 +8978,6 @@ begin
   return next;
 end $$;
 
--- Returns the last transaction whose history may be missing because its slot was dropped. Locks: none. Scans
--- history_dropped, which has one row for each dropped slot.
--- from functions/lake/drop_landed.sql:45
-create or replace function penstock.history_dropped_through() returns bigint
-language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select coalesce(max(through_xid::text::bigint), 0) from penstock.history_dropped
-$$;
-
--- Gives the id of this transaction to rows of a restored dump whose transaction ids are in the future of this server,
--- and returns their number. No snapshot of this server would see them for a long time. Locks: the changed rows. Scans
--- history.
--- from functions/lake/drop_landed.sql:53
-create or replace function penstock.restamp_history() returns bigint
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-declare
-  future xid8 := pg_snapshot_xmax(pg_current_snapshot());
-  n      bigint;
-  m      bigint;
-begin
-  update penstock.history_log set xid = pg_current_xact_id() where xid >= future;
-  get diagnostics n = row_count;
-  update penstock.attempt_log set xid = pg_current_xact_id() where xid >= future;
-  get diagnostics m = row_count;
-  delete from penstock.history_dropped where through_xid >= future;
-  return n + m;
-end $$;
-
 -- Deletes finished messages from history, with their failed attempts, their results, their progress and their rows in
 -- PGMQ's archive, and the answers of dequeues that have them: those with these ids that were enqueued at these times.
 -- Parallel arrays. Returns how many rows of history, attempts and results went. For `penstock lake forget`.
@@ -9165,6 +9138,14 @@ begin
   return null;
 end $$;
 
+-- Returns the last transaction whose history may be missing because its slot was dropped. Locks: none. Scans
+-- history_dropped, which has one row for each dropped slot.
+-- from functions/lake/history_dropped_through.sql:3
+create or replace function penstock.history_dropped_through() returns bigint
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select coalesce(max(through_xid::text::bigint), 0) from penstock.history_dropped
+$$;
+
 -- Returns the history that a lake lacks: the number of rows, counted up to a limit, and the time of the oldest. Locks:
 -- ACCESS SHARE. Uses history_log_xid.
 -- from functions/lake/lag.sql:3
@@ -9275,6 +9256,25 @@ begin
   end loop;
 end $$;
 
+-- Gives the id of this transaction to rows of a restored dump whose transaction ids are in the future of this server,
+-- and returns their number. No snapshot of this server would see them for a long time. Locks: the changed rows. Scans
+-- history.
+-- from functions/lake/restamp_history.sql:4
+create or replace function penstock.restamp_history() returns bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  future xid8 := pg_snapshot_xmax(pg_current_snapshot());
+  n      bigint;
+  m      bigint;
+begin
+  update penstock.history_log set xid = pg_current_xact_id() where xid >= future;
+  get diagnostics n = row_count;
+  update penstock.attempt_log set xid = pg_current_xact_id() where xid >= future;
+  get diagnostics m = row_count;
+  delete from penstock.history_dropped where through_xid >= future;
+  return n + m;
+end $$;
+
 -- Deletes the rows of a gold table and a day (UTC) whose keys are not given: those that a lake no longer counts
 -- after messages were erased or a day was rebuilt. keys are JSON objects by column name. Returns how many rows went.
 -- Quarters of an hour follow the minutes. Locks: the rows. Uses the indexes on day and minute.
@@ -9326,7 +9326,7 @@ language sql security definer set search_path = pg_catalog, pg_temp as $$
   update penstock.lake l set verified_at = clock_timestamp() where l.name = lake_verified.name
 $$;
 
--- chart returns what happened in a queue, or in all queues if it is null: one row for each step since a time in which
+-- Returns what happened in a queue, or in all queues if it is null: one row for each step since a time in which
 -- something was recorded. is_hour says whether to read the hours, which are kept for longer, or the minutes. Depths are
 -- the highest ones of the step, and null if none was recorded. waits and runs are the 50th, 95th and 99th percentile in
 -- seconds. Locks: ACCESS SHARE. Uses chart_point_at.
@@ -9386,44 +9386,6 @@ begin
     left join percentile w on w.start = s.start and not w.is_run
     left join percentile u on u.start = s.start and u.is_run
   order by 1;
-end $$;
-
--- recent_depths returns the ready messages of each queue in the minutes of the last hour in which it had any, for the
--- small charts in lists. The empty name stands for all queues. Locks: ACCESS SHARE. Uses chart_point_at.
--- from functions/monitoring/chart.sql:64
-create or replace function penstock.recent_depths() returns table (queue text, at timestamptz[], ready bigint[])
-language sql stable security definer set search_path = pg_catalog, pg_temp set jit = off as $$
-  select coalesce(q.name, ''), array_agg(p.at order by p.at), array_agg(p.ready order by p.at)
-  from penstock.chart_point p left join penstock.queue q on q.id = p.queue_id
-  where not p.is_hour and p.at >= clock_timestamp() - interval '1 hour' and p.ready is not null
-    and (p.queue_id = 0 or q.id is not null)
-  group by q.name
-$$;
-
--- recent_outcomes returns the messages that were done and the attempts that failed in each queue in the last five
--- minutes, exactly, from the minutes of the charts. The current minute counts as far as it was recorded. The empty name
--- stands for all queues, and always has a row. is_current says whether the charts include everything that ended until
--- two minutes ago. Locks: ACCESS SHARE. Uses chart_point_at.
--- from functions/monitoring/chart.sql:77
-create or replace function penstock.recent_outcomes()
-returns table (queue text, done bigint, failed bigint, is_current boolean)
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
-#variable_conflict use_column
-declare
-  now_at constant timestamptz := clock_timestamp();
-  since  constant timestamptz := penstock._chart_step('1 minute', now_at - interval '5 minutes');
-  slots  constant smallint[] := array[penstock._chart_slot(false, since), penstock._chart_slot(false, now_at)];
-begin
-  return query
-  select e.name, coalesce(p.done, 0)::bigint, coalesce(p.failed, 0)::bigint,
-    not c.is_behind and coalesce(c.recorded_at > now_at - interval '2 minutes', false)
-  from penstock.chart_progress c
-    cross join (select 0, '' union all select q.id, q.name from penstock.queue q) e (id, name)
-    cross join lateral (
-      select sum(t.done) as done, sum(t.failed) as failed from penstock.chart_point t
-      where t.slot = any (slots) and t.queue_id = e.id and not t.is_hour and t.at >= since) p
-  where e.id = 0 or p.done > 0 or p.failed > 0;
 end $$;
 
 -- Where a point of a chart is stored: minutes in slots 0 to 3 of twelve hours each, hours in slots 4 to 8 of thirty
@@ -9580,6 +9542,44 @@ begin
     missing_since = excluded.missing_since
   where (a.severity, a.title, a.since, a.missing_since)
     is distinct from (excluded.severity, excluded.title, excluded.since, excluded.missing_since);
+end $$;
+
+-- Returns the ready messages of each queue in the minutes of the last hour in which it had any, for the small charts in
+-- lists. The empty name stands for all queues. Locks: ACCESS SHARE. Uses chart_point_at.
+-- from functions/monitoring/recent_depths.sql:3
+create or replace function penstock.recent_depths() returns table (queue text, at timestamptz[], ready bigint[])
+language sql stable security definer set search_path = pg_catalog, pg_temp set jit = off as $$
+  select coalesce(q.name, ''), array_agg(p.at order by p.at), array_agg(p.ready order by p.at)
+  from penstock.chart_point p left join penstock.queue q on q.id = p.queue_id
+  where not p.is_hour and p.at >= clock_timestamp() - interval '1 hour' and p.ready is not null
+    and (p.queue_id = 0 or q.id is not null)
+  group by q.name
+$$;
+
+-- Returns the messages that were done and the attempts that failed in each queue in the last five minutes, exactly,
+-- from the minutes of the charts. The current minute counts as far as it was recorded. The empty name stands for all
+-- queues, and always has a row. is_current says whether the charts include everything that ended until two minutes ago.
+-- Locks: ACCESS SHARE. Uses chart_point_at.
+-- from functions/monitoring/recent_outcomes.sql:5
+create or replace function penstock.recent_outcomes()
+returns table (queue text, done bigint, failed bigint, is_current boolean)
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+#variable_conflict use_column
+declare
+  now_at constant timestamptz := clock_timestamp();
+  since  constant timestamptz := penstock._chart_step('1 minute', now_at - interval '5 minutes');
+  slots  constant smallint[] := array[penstock._chart_slot(false, since), penstock._chart_slot(false, now_at)];
+begin
+  return query
+  select e.name, coalesce(p.done, 0)::bigint, coalesce(p.failed, 0)::bigint,
+    not c.is_behind and coalesce(c.recorded_at > now_at - interval '2 minutes', false)
+  from penstock.chart_progress c
+    cross join (select 0, '' union all select q.id, q.name from penstock.queue q) e (id, name)
+    cross join lateral (
+      select sum(t.done) as done, sum(t.failed) as failed from penstock.chart_point t
+      where t.slot = any (slots) and t.queue_id = e.id and not t.is_hour and t.at >= since) p
+  where e.id = 0 or p.done > 0 or p.failed > 0;
 end $$;
 
 -- record_charts adds what has happened since the last call to the charts of the queues: the depths at the end of each
@@ -9847,178 +9847,6 @@ begin
     end;
   end loop;
   return cleared;
-end $$;
-
--- Requests an act on all messages in a state that match a filter: cancel, redrive, replay, move or set_priority.
--- Messages that were enqueued after the request are left out, so the act ends. With in_background a server carries it
--- out; otherwise the caller calls step_bulk_act until it has ended. dry_run only counts. Returns the id of the act.
--- Locks: the new rows. Uses queue_name_key.
--- from functions/operate/bulk_act.sql:5
-create or replace function penstock.request_bulk_act(act text, state text, queues text[] default null,
-  key text default null, error text default null, worker text default null, enqueued_before timestamptz default null,
-  enqueued_after timestamptz default null, to_queue text default null, priority integer default null,
-  per_second numeric default null, max_count bigint default null, dry_run boolean default false,
-  in_background boolean default true, created_by text default null)
-returns uuid language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-declare
-  now_at  timestamptz := clock_timestamp();
-  allowed text[] := case request_bulk_act.act
-    when 'cancel' then array['ready', 'scheduled', 'leased', 'dead']
-    when 'redrive' then array['dead']
-    when 'replay' then array['finished', 'done', 'expired', 'cancelled', 'superseded']
-    when 'move' then array['ready', 'scheduled', 'dead']
-    when 'set_priority' then array['ready', 'scheduled'] end;
-  made    uuid;
-  missing text;
-begin
-  if allowed is null then
-    perform penstock._fail_value('act', request_bulk_act.act, 'cancel, redrive, replay, move or set_priority');
-  elsif request_bulk_act.state <> all (allowed) or request_bulk_act.state is null then
-    perform penstock._fail_value('state', request_bulk_act.state, array_to_string(allowed, ', '));
-  elsif request_bulk_act.act = 'move' and request_bulk_act.to_queue is null then
-    perform penstock._fail_value('to_queue', null, 'the name of a queue');
-  elsif request_bulk_act.act = 'set_priority' and (request_bulk_act.priority is null
-    or request_bulk_act.priority not between -9 and 9) then
-    perform penstock._fail_value('priority', request_bulk_act.priority::text, '-9 to 9');
-  elsif request_bulk_act.per_second <= 0 then
-    perform penstock._fail_value('per_second', request_bulk_act.per_second::text, 'more than 0');
-  elsif request_bulk_act.max_count <= 0 then
-    perform penstock._fail_value('max_count', request_bulk_act.max_count::text, '1 or more');
-  end if;
-  missing := (select n from unnest(request_bulk_act.queues || request_bulk_act.to_queue) n
-    where n is not null and not exists (select from penstock.queue q where q.name = n) limit 1);
-  if missing is not null then
-    perform penstock._fail_unknown_queue(missing);
-  end if;
-  insert into penstock.bulk_act as b (act, queues, state, key, error, worker, enqueued_before, enqueued_after, to_queue,
-    priority, per_second, max_count, dry_run, created_by, created_at)
-  values (request_bulk_act.act, request_bulk_act.queues, request_bulk_act.state,
-    request_bulk_act.key, request_bulk_act.error, request_bulk_act.worker,
-    least(request_bulk_act.enqueued_before, now_at), request_bulk_act.enqueued_after,
-    request_bulk_act.to_queue, request_bulk_act.priority, request_bulk_act.per_second, request_bulk_act.max_count,
-    request_bulk_act.dry_run, request_bulk_act.created_by, now_at)
-  returning b.id into made;
-  if in_background then
-    if not exists (select from penstock.queue q where q.name = 'penstock.bulk_acts') then
-      perform penstock.create_queue('penstock.bulk_acts',
-        '{"lease_seconds": 6, "max_attempts": 100, "keep_history": 0}', exist_ok => true);
-    end if;
-    perform penstock.enqueue('penstock.bulk_acts', jsonb_build_object('bulk_act', made));
-  end if;
-  return made;
-end $$;
-
--- Asks an act to stop. It stops before its next step. True if it had not ended. Locks: the row of the act. Uses
--- bulk_act_pkey.
--- from functions/operate/bulk_act.sql:62
-create or replace function penstock.stop_bulk_act(id uuid) returns boolean
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-begin
-  update penstock.bulk_act b set stop_asked = true, updated_at = clock_timestamp()
-  where b.id = stop_bulk_act.id and b.status in ('pending', 'running');
-  return found;
-end $$;
-
--- Ends an act with an error. Locks: the row of the act. Uses bulk_act_pkey.
--- from functions/operate/bulk_act.sql:72
-create or replace function penstock.fail_bulk_act(id uuid, error_message text) returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-begin
-  update penstock.bulk_act b set status = 'failed', error_message = fail_bulk_act.error_message,
-    updated_at = clock_timestamp(), finished_at = clock_timestamp()
-  where b.id = fail_bulk_act.id and b.status in ('pending', 'running');
-end $$;
-
--- One step of an act: up to 500 messages, or as many as its rate allows in a second. Its changes, its counts and the
--- place of the next step are written in one transaction, so a step that is repeated after a crash changes nothing
--- twice.
--- Returns how the act stands, and the seconds to wait before the next step. Locks: the row of the act until commit, and
--- as the verb. Uses bulk_act_pkey, and indexes as browse and the verb.
--- from functions/operate/bulk_act.sql:86
-create or replace function penstock.step_bulk_act(id uuid, out status text, out pause_seconds double precision)
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-declare
-  b       penstock.bulk_act;
-  s       penstock.sighting;
-  most    integer;
-  filter  penstock.sight_filter;
-  ids     bigint[] := '{}';
-  queues  text[] := '{}';
-  did     bigint := 0;
-begin
-  select * into b from penstock.bulk_act t where t.id = step_bulk_act.id for update;
-  if not found or b.status not in ('pending', 'running') then
-    status := coalesce(b.status, 'done');
-    return;
-  end if;
-  most := least(500, ceil(b.per_second), b.max_count - b.matched);
-  if not b.stop_asked then
-    filter := (b.key, b.error, b.worker, b.enqueued_before, b.enqueued_after)::penstock.sight_filter;
-    for s in select * from penstock.browse(b.state, b.queues, filter, b.place, most, 10000) loop
-      continue when s.id is null or not penstock._is_meant(b, s);
-      ids := ids || s.id;
-      queues := queues || regexp_replace(s.queue, '\.dlq$', '');
-    end loop;
-    -- At this point s is the last row.
-    if not b.dry_run and cardinality(ids) > 0 then
-      did := penstock._bulk_change(b, ids, queues);
-    end if;
-    b.looked := b.looked + s.looked;
-  end if;
-  b.matched := b.matched + cardinality(ids);
-  b.status := case when b.stop_asked then 'stopped'
-    when s.place is null or b.matched >= b.max_count then 'done' else 'running' end;
-  update penstock.bulk_act t
-  set status = b.status, place = s.place, looked = b.looked, matched = b.matched,
-      changed = t.changed + did, updated_at = clock_timestamp(), error_message = null,
-      finished_at = case when b.status <> 'running' then clock_timestamp() end
-  where t.id = b.id;
-  status := b.status;
-  pause_seconds := case when b.status = 'running' and not b.dry_run then cardinality(ids) / b.per_second end;
-end $$;
-
--- Whether a message that a step has found is one of the act. Internal queues are, only if they are named. Messages that
--- died or finished after the request are not, and messages that the act has changed are not found again.
--- from functions/operate/bulk_act.sql:131
-create or replace function penstock._is_meant(b penstock.bulk_act, s penstock.sighting) returns boolean
-language plpgsql immutable as $$
-begin
-  return (b.queues is not null or not s.queue ^@ 'penstock.')
-    and (b.state not in ('dead', 'finished', 'done', 'expired', 'cancelled', 'superseded') or s.at <= b.created_at)
-    and (b.act <> 'move' or regexp_replace(s.queue, '\.dlq$', '') <> b.to_queue)
-    and (b.act <> 'set_priority' or s.priority <> b.priority);
-end $$;
-
--- Applies the act to some messages. Returns how many were changed. Locks and indexes: as the verb of the act.
--- from functions/operate/bulk_act.sql:141
-create or replace function penstock._bulk_change(b penstock.bulk_act, ids bigint[], queues text[]) returns bigint
-language plpgsql as $$
-declare
-  n    bigint := 0;
-  each bigint;
-begin
-  case b.act
-    when 'cancel' then return penstock.cancel_many(ids);
-    when 'move' then return penstock.move(ids, b.to_queue);
-    when 'set_priority' then return penstock.set_priority(ids, b.priority);
-    when 'redrive' then
-      return (select sum(penstock.redrive(g.queue, g.ids)) from (
-        select u.queue, array_agg(u.id) as ids from unnest(ids, queues) u (id, queue) group by u.queue) g);
-    else
-      foreach each in array ids loop
-        begin
-          perform penstock.replay(each, b.to_queue);
-          n := n + 1;
-        exception when sqlstate 'PS010' or sqlstate 'PS012' then
-          null;   -- its history was dropped meanwhile, or its queue
-        end;
-      end loop;
-      return n;
-  end case;
 end $$;
 
 -- cancel ends a message that is waiting, leased or dead, and returns its previous state. A worker that holds the
@@ -10586,6 +10414,83 @@ begin
   return true;
 end $$;
 
+-- Creates a schedule, which enqueues a message whenever its rule fires. Returns true if it was created, and false if it
+-- exists and exist_ok is true. Locks: an advisory lock on the name until commit. Uses schedule_name_key.
+-- from functions/operate/create_schedule.sql:3
+create or replace function penstock.create_schedule(
+  name text, queue text, cron text, payload jsonb default 'null', settings jsonb default '{}',
+    exist_ok boolean default false)
+returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  s penstock.schedule;
+begin
+  if create_schedule.name !~ '^[a-z0-9._-]{1,128}$' or create_schedule.name is null then
+    perform penstock._fail_value('name', create_schedule.name, '1 to 128 lowercase letters, digits, -, _ and .');
+  end if;
+  -- If two callers create the same name, the second waits here and then finds the row of the first.
+  perform pg_advisory_xact_lock(hashtextextended('penstock schedule ' || create_schedule.name, 0));
+  if exists (select from penstock.schedule t where t.name = create_schedule.name) then
+    if exist_ok then
+      return false;
+    end if;
+    perform penstock._fail('PS014', format('schedule %L already exists', create_schedule.name),
+      jsonb_build_object('schedule', create_schedule.name),
+      'Change it with penstock.set_schedule, or create it with exist_ok => true.');
+  end if;
+  -- These are arguments. In the settings they would override the arguments, which a server has checked.
+  if settings ?| array['queue', 'cron', 'payload'] then
+    perform penstock._fail_value('settings', (select k from unnest(array['queue', 'cron', 'payload']) k
+      where settings ? k limit 1), 'settings other than queue, cron and payload, which are separate arguments');
+  end if;
+  s.name := create_schedule.name;
+  s.time_zone := 'UTC';
+  s.priority := 0;
+  s.missed := 'once';
+  s.missed_after_seconds := 60;
+  s.paused := false;
+  s.created_at := clock_timestamp();
+  s := penstock._with_schedule_settings(s, jsonb_build_object('queue', queue, 'cron', cron, 'payload',
+    coalesce(payload, 'null')) || settings);
+  s.id := nextval(pg_get_serial_sequence('penstock.schedule', 'id'));
+  insert into penstock.schedule overriding system value select s.*;
+  return true;
+end $$;
+
+-- Creates a subscription of a queue. A queue has at most one. Servers listen to penstock_subscriptions, and send the
+-- messages. Locks: the new row. Uses subscription_pkey.
+-- from functions/operate/create_subscription.sql:3
+create or replace function penstock.create_subscription(
+  name text, queue text, url text, settings jsonb default '{}', created_by text default null) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  s penstock.subscription;
+begin
+  if create_subscription.name !~ '^[a-z0-9._-]{1,128}$' or create_subscription.name is null then
+    perform penstock._fail_value('name', create_subscription.name, '1 to 128 lowercase letters, digits, -, _ and .');
+  end if;
+  perform penstock._check_internal(create_subscription.queue);
+  perform penstock._queue_id(create_subscription.queue);
+  s.name := create_subscription.name;
+  s.queue := create_subscription.queue;
+  s.concurrency := 10;
+  s.timeout_seconds := 15;
+  s.enabled := true;
+  s.version := 0;
+  s.delivered := 0;
+  s.failed := 0;
+  s.created_by := create_subscription.created_by;
+  s.created_at := clock_timestamp();
+  s := penstock._with_subscription_settings(s, settings || jsonb_build_object('url', create_subscription.url));
+  insert into penstock.subscription select s.* on conflict do nothing;
+  if not found then
+    perform penstock._fail('PS042', format('subscription %L or a subscription of queue %L already exists',
+      create_subscription.name, create_subscription.queue), jsonb_build_object('subscription',
+      create_subscription.name, 'queue', create_subscription.queue), 'A queue has at most one subscription.');
+  end if;
+end $$;
+
 -- Cron rules have five fields (minute, hour, day of month, month, day of week), are a name such as @daily, or a period
 -- such as @every 30s.
 -- _parse_cron returns the parts of a rule, or raises an error that names the wrong field. every_hour means that the
@@ -10957,6 +10862,73 @@ begin
 -- from functions/operate/drop_queue.sql:69
 end $$;
 
+-- Drops a schedule. The messages that it has enqueued stay. Locks: the row of the schedule. Uses schedule_name_key.
+-- from functions/operate/drop_schedule.sql:2
+create or replace function penstock.drop_schedule(name text) returns void language plpgsql security definer
+set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  s penstock.schedule := penstock._find_schedule(drop_schedule.name);
+begin
+  delete from penstock.schedule t where t.id = s.id;
+end $$;
+
+-- Drops a subscription. The messages of its queue stay. Locks: the row of the subscription. Uses subscription_pkey.
+-- from functions/operate/drop_subscription.sql:2
+create or replace function penstock.drop_subscription(name text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  s penstock.subscription := penstock._find_subscription(name);
+begin
+  delete from penstock.subscription t where t.name = s.name;
+  perform pg_notify('penstock_subscriptions', '');
+end $$;
+
+-- Ends an act with an error. Locks: the row of the act. Uses bulk_act_pkey.
+-- from functions/operate/fail_bulk_act.sql:2
+create or replace function penstock.fail_bulk_act(id uuid, error_message text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  update penstock.bulk_act b set status = 'failed', error_message = fail_bulk_act.error_message,
+    updated_at = clock_timestamp(), finished_at = clock_timestamp()
+  where b.id = fail_bulk_act.id and b.status in ('pending', 'running');
+end $$;
+
+-- Returns a schedule by name, or raises PS013. Locks: the row of the schedule until commit. Uses schedule_name_key.
+-- from functions/operate/find_schedule.sql:2
+create or replace function penstock._find_schedule(name text) returns penstock.schedule language plpgsql as $$
+#variable_conflict use_column
+declare
+  s penstock.schedule;
+begin
+  select * into s from penstock.schedule t where t.name = _find_schedule.name for no key update;
+  if not found then
+    perform penstock._fail('PS013', format('schedule %L does not exist', _find_schedule.name),
+      jsonb_build_object('schedule', _find_schedule.name),
+      'Create it with penstock.create_schedule. The view penstock.schedules lists all schedules.');
+  end if;
+  return s;
+end $$;
+
+-- Returns a subscription by name, or raises PS041. Locks: the row of the subscription until commit. Uses
+-- subscription_pkey.
+-- from functions/operate/find_subscription.sql:3
+create or replace function penstock._find_subscription(name text) returns penstock.subscription language plpgsql as $$
+#variable_conflict use_column
+declare
+  s penstock.subscription;
+begin
+  select * into s from penstock.subscription t where t.name = _find_subscription.name for no key update;
+  if not found then
+    perform penstock._fail('PS041', format('subscription %L does not exist', left(_find_subscription.name, 200)),
+      jsonb_build_object('subscription', left(_find_subscription.name, 200)),
+      'Create it with penstock.create_subscription.');
+  end if;
+  return s;
+end $$;
+
 -- Enqueues a message for every due schedule. Returns the number of messages and the time of the next fire. Workers call
 -- it on time, and claims call it about once a minute. Any number of callers may call it at once, and each fire is
 -- enqueued once, because the row of a schedule records its last fire in the transaction that enqueues.
@@ -11041,10 +11013,10 @@ begin
   return penstock._enqueue_fire(s, clock_timestamp());
 end $$;
 
--- move puts waiting messages and dead letters into another queue, and keeps their ids. A dead letter starts again at
--- its first attempt. Messages that are leased or finished, or in the queue already, are skipped. If a message with the
--- same key waits in the other queue, the older of the two is superseded. PS008 if the queue has no room. Returns how
--- many were moved. Locks: the rows. Indexes: as cancel, and as enqueue.
+-- Puts waiting messages and dead letters into another queue, and keeps their ids. A dead letter starts again at its
+-- first attempt. Messages that are leased or finished, or in the queue already, are skipped. If a message with the same
+-- key waits in the other queue, the older of the two is superseded. PS008 if the queue has no room. Returns how many
+-- were moved. Locks: the rows. Indexes: as cancel, and as enqueue.
 -- from functions/operate/move.sql:5
 create or replace function penstock.move(ids bigint[], queue text) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -11089,273 +11061,29 @@ begin
   return n;
 end $$;
 
--- set_priority changes the priority of waiting messages, which then come last among those of their new priority.
--- Messages that are not waiting, or have the priority already, are skipped. Returns how many were changed. Locks: the
--- rows. Indexes: as cancel, and as enqueue.
--- from functions/operate/move.sql:51
-create or replace function penstock.set_priority(ids bigint[], priority integer) returns bigint
+-- Counts the deliveries of a server, and disables the subscription if its endpoint answered 410 Gone. A server that
+-- works with older settings does not disable it. Locks: the row of the subscription. Uses subscription_pkey.
+-- from functions/operate/note_deliveries.sql:3
+create or replace function penstock.note_deliveries(
+  name text, version integer, delivered bigint, failed bigint, last_error text, disabled_reason text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  q      penstock.queue;
-  taken  record;
-  n      bigint := 0;
-  wanted bigint;
+  is_gone boolean;
 begin
-  if cardinality(ids) > 10000 or ids is null then
-    perform penstock._fail_value('ids', cardinality(ids)::text, 'up to 10000 ids');
-  elsif set_priority.priority not between -9 and 9 or set_priority.priority is null then
-    perform penstock._fail_value('priority', set_priority.priority::text, '-9 to 9');
+  update penstock.subscription s
+  set delivered = s.delivered + note_deliveries.delivered, failed = s.failed + note_deliveries.failed,
+      last_delivered_at = case when note_deliveries.delivered > 0 then clock_timestamp() else s.last_delivered_at end,
+      last_error = coalesce(note_deliveries.last_error, s.last_error),
+      last_error_at = case when note_deliveries.last_error is null then s.last_error_at else clock_timestamp() end,
+      enabled = s.enabled and not (note_deliveries.disabled_reason is not null
+        and s.version = note_deliveries.version),
+      disabled_reason = case when s.version = note_deliveries.version
+        then coalesce(note_deliveries.disabled_reason, s.disabled_reason) else s.disabled_reason end
+  where s.name = note_deliveries.name returning not s.enabled into is_gone;
+  if is_gone and note_deliveries.disabled_reason is not null then
+    perform pg_notify('penstock_subscriptions', '');
   end if;
-  for wanted in select distinct i from unnest(ids) i order by i loop
-    taken := penstock._take_waiting(wanted, false, null, set_priority.priority);
-    continue when taken.state is null;
-    if q.id is distinct from (taken.m).queue_id then
-      select * into q from penstock.queue t where t.id = (taken.m).queue_id;
-    end if;
-    taken.m.priority := set_priority.priority;
-    perform penstock._place_again(q, taken.m, taken.due_at, false);
-    n := n + 1;
-    if not penstock._in_block() then
-      perform penstock._wake_waiters(q);
-    end if;
-  end loop;
-  return n;
-end $$;
-
--- Puts a message that was taken out of its table back: into its group, the schedule or the current segment of a queue.
--- reserve: it is new in the queue, so it counts for max_depth, and its key may be in use there. Locks: those of _widen,
--- _reserve_depth and _yield_key, and the new row. Indexes: as these functions.
--- from functions/operate/move.sql:84
-create or replace function penstock._place_again(q penstock.queue, m penstock.envelope, due timestamptz,
-  reserve boolean) returns void language plpgsql as $$
-declare
-  state text;
-begin
-  if m.priority <> all (q.priorities) or q.plain and (m.expires_at is not null or m.group_key is not null) then
-    perform penstock._widen(q, penstock._lane_bits(m.priority, m.expires_at is null and m.group_key is null));
-  end if;
-  if reserve and q.max_depth is not null then
-    perform penstock._reserve_depth(q, 1);
-  end if;
-  if reserve and m.key is not null then
-    state := penstock._yield_key(m, 'wait');
-  end if;
-  if state is not null then
-    perform penstock._finish(m, state, null);
-  elsif m.group_key is not null then
-    perform penstock._rejoin_group(m, due);
-  elsif due is not null then
-    perform penstock._put_scheduled(due, m);
-  else
-    perform penstock._put_ready(m, nextval('penstock.position'));
-  end if;
-end $$;
-
--- Takes a waiting message (with dead_too, a dead letter as well) out of its table, unless it is in the queue not_in or
--- has the priority unlike. Returns it with its state and the time at which it is due, or nulls. Locks: the row. Finds
--- it as _remove_waiting does. Uses scheduled_id, grouped_id and dead_pkey.
--- from functions/operate/move.sql:112
-create or replace function penstock._take_waiting(id bigint, dead_too boolean, not_in integer, unlike integer,
-  out m penstock.envelope, out state text, out due_at timestamptz) language plpgsql as $$
-#variable_conflict use_column
-declare
-  now_at timestamptz := clock_timestamp();
-  s penstock.scheduled;
-  g penstock.grouped;
-  d penstock.dead;
-  r penstock.ready_0;
-begin
-  delete from penstock.scheduled t where t.id = _take_waiting.id and t.group_key is null
-    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into s;
-  if found then
-    m := (s.id, s.enqueued_at, s.expires_at, s.first_claimed_at, s.claimed_at, s.dead_at, s.queue_id, s.priority, s.attempt, s.max_attempts, s.body_slot, s.worker, s.key, s.group_key, s.headers, s.payload, s.payload_bytes, s.last_error)::penstock.envelope;
-    due_at := case when s.due_at > now_at then s.due_at end;
-    state := case when s.due_at > now_at then 'scheduled' else 'ready' end;
-    return;
-  end if;
-  delete from penstock.grouped t where t.id = _take_waiting.id
-    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into g;
-  if found then
-    m := penstock._envelope(g);
-    perform penstock._hasten_group_token(g.queue_id, g.group_key, g.visible_at);
-    due_at := case when g.visible_at > now_at then g.visible_at end;
-    state := case when g.visible_at > now_at then 'scheduled' else 'ready' end;
-    return;
-  end if;
-  if dead_too then
-    delete from penstock.dead t where t.id = _take_waiting.id and t.queue_id is distinct from not_in returning * into d;
-    if found then
-      m := (d.id, d.enqueued_at, null, d.first_claimed_at, d.claimed_at, null, d.queue_id, d.priority, 0,
-        d.max_attempts, d.body_slot, d.worker, d.key, d.group_key, d.headers, d.payload, d.payload_bytes,
-        d.last_error)::penstock.envelope;
-      state := 'dead';
-      return;
-    end if;
-  end if;
-  r := penstock._take_ready(_take_waiting.id, not_in, unlike);
-  if r.id is not null then
-    m := (r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope;
-    state := 'ready';
-  end if;
-end $$;
-
--- Takes a ready message out of its segment: by lane_N_order if it never came back, because then its position is its id,
--- otherwise by a scan. Locks: the row of the message.
--- from functions/operate/move.sql:158
-create or replace function penstock._take_ready(id bigint, not_in integer, unlike integer) returns penstock.ready_0
-language plpgsql as $$
-#variable_conflict use_column
-declare
-  r penstock.ready_0;
-begin
-  r := penstock._take_fresh(_take_ready.id, not_in, unlike);
-  if r.id is not null then
-    return r;
-  end if;
--- from functions/operate/move.sql:169, segment 0
-  delete from penstock.ready_0 t where t.id = _take_ready.id and t.group_key is null
-    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:169, segment 1
-  delete from penstock.ready_1 t where t.id = _take_ready.id and t.group_key is null
-    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:169, segment 2
-  delete from penstock.ready_2 t where t.id = _take_ready.id and t.group_key is null
-    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:169, segment 3
-  delete from penstock.ready_3 t where t.id = _take_ready.id and t.group_key is null
-    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:169, segment 4
-  delete from penstock.ready_4 t where t.id = _take_ready.id and t.group_key is null
-    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:169, segment 5
-  delete from penstock.ready_5 t where t.id = _take_ready.id and t.group_key is null
-    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:169, segment 6
-  delete from penstock.ready_6 t where t.id = _take_ready.id and t.group_key is null
-    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:169, segment 7
-  delete from penstock.ready_7 t where t.id = _take_ready.id and t.group_key is null
-    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:169, segment 8
-  delete from penstock.ready_8 t where t.id = _take_ready.id and t.group_key is null
-    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:175
-  return null;
-end $$;
-
--- Takes a ready message that never came back out of its segment. Uses lane_N_order, in every lane. Locks: the row of
--- the message.
--- from functions/operate/move.sql:180
-create or replace function penstock._take_fresh(id bigint, not_in integer, unlike integer) returns penstock.ready_0
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
-  as $$
-#variable_conflict use_column
-declare
-  r penstock.ready_0;
-begin
--- from functions/operate/move.sql:189, segment 0
-  delete from penstock.ready_0 t using penstock.queue q cross join unnest(q.priorities) rank
-  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
-    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
-  returning t.* into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:189, segment 1
-  delete from penstock.ready_1 t using penstock.queue q cross join unnest(q.priorities) rank
-  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
-    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
-  returning t.* into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:189, segment 2
-  delete from penstock.ready_2 t using penstock.queue q cross join unnest(q.priorities) rank
-  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
-    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
-  returning t.* into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:189, segment 3
-  delete from penstock.ready_3 t using penstock.queue q cross join unnest(q.priorities) rank
-  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
-    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
-  returning t.* into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:189, segment 4
-  delete from penstock.ready_4 t using penstock.queue q cross join unnest(q.priorities) rank
-  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
-    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
-  returning t.* into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:189, segment 5
-  delete from penstock.ready_5 t using penstock.queue q cross join unnest(q.priorities) rank
-  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
-    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
-  returning t.* into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:189, segment 6
-  delete from penstock.ready_6 t using penstock.queue q cross join unnest(q.priorities) rank
-  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
-    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
-  returning t.* into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:189, segment 7
-  delete from penstock.ready_7 t using penstock.queue q cross join unnest(q.priorities) rank
-  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
-    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
-  returning t.* into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:189, segment 8
-  delete from penstock.ready_8 t using penstock.queue q cross join unnest(q.priorities) rank
-  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
-    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
-  returning t.* into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:197
-  return null;
 end $$;
 
 -- Pauses a queue: claims return nothing. The variant `resume` delivers its messages again. Locks and indexes: as
@@ -11390,6 +11118,35 @@ create or replace function penstock.resume_schedule(name text) returns void lang
 set search_path = pg_catalog, pg_temp as $$
 begin
   perform penstock.set_schedule(name, '{"paused": false}');
+end $$;
+
+-- Puts a message that was taken out of its table back: into its group, the schedule or the current segment of a queue.
+-- reserve: it is new in the queue, so it counts for max_depth, and its key may be in use there. Locks: those of _widen,
+-- _reserve_depth and _yield_key, and the new row. Indexes: as these functions.
+-- from functions/operate/place_again.sql:4
+create or replace function penstock._place_again(q penstock.queue, m penstock.envelope, due timestamptz,
+  reserve boolean) returns void language plpgsql as $$
+declare
+  state text;
+begin
+  if m.priority <> all (q.priorities) or q.plain and (m.expires_at is not null or m.group_key is not null) then
+    perform penstock._widen(q, penstock._lane_bits(m.priority, m.expires_at is null and m.group_key is null));
+  end if;
+  if reserve and q.max_depth is not null then
+    perform penstock._reserve_depth(q, 1);
+  end if;
+  if reserve and m.key is not null then
+    state := penstock._yield_key(m, 'wait');
+  end if;
+  if state is not null then
+    perform penstock._finish(m, state, null);
+  elsif m.group_key is not null then
+    perform penstock._rejoin_group(m, due);
+  elsif due is not null then
+    perform penstock._put_scheduled(due, m);
+  else
+    perform penstock._put_ready(m, nextval('penstock.position'));
+  end if;
 end $$;
 
 -- Deletes the waiting messages of a queue (with include_leased the leased ones too) or its dead letters
@@ -11711,6 +11468,18 @@ begin
   end if;
 end $$;
 
+-- Returns the id of a queue, or raises PS001. Locks: none. Uses queue_name_key.
+-- from functions/operate/queue_id.sql:2
+create or replace function penstock._queue_id(queue text) returns integer language plpgsql stable as $$
+declare
+  found integer := (select q.id from penstock.queue q where q.name = _queue_id.queue);
+begin
+  if found is null then
+    perform penstock._fail_unknown_queue(queue);
+  end if;
+  return found;
+end $$;
+
 -- Puts dead letters back into their queue, at attempt 0: all of them, or those that match every filter given; at most
 -- max_count, spread out in time at per_second. error_like is compared with the whole error and with the line of it that
 -- names the cause. If the queue has a max_depth, only as many as there is room for; PS008 if there is none. Returns how
@@ -11821,177 +11590,98 @@ begin
                           h.group_key, max_attempts => h.max_attempts);
 end $$;
 
--- Schedules: create, change, pause, drop. _find_schedule returns a schedule by name, or raises PS013.
--- Locks: the row of the schedule until commit. Uses schedule_name_key.
--- from functions/operate/schedule.sql:3
-create or replace function penstock._find_schedule(name text) returns penstock.schedule language plpgsql as $$
+-- Requests an act on all messages in a state that match a filter: cancel, redrive, replay, move or set_priority.
+-- Messages that were enqueued after the request are left out, so the act ends. With in_background a server carries it
+-- out; otherwise the caller calls step_bulk_act until it has ended. dry_run only counts. Returns the id of the act.
+-- Locks: the new rows. Uses queue_name_key.
+-- from functions/operate/request_bulk_act.sql:5
+create or replace function penstock.request_bulk_act(act text, state text, queues text[] default null,
+  key text default null, error text default null, worker text default null, enqueued_before timestamptz default null,
+  enqueued_after timestamptz default null, to_queue text default null, priority integer default null,
+  per_second numeric default null, max_count bigint default null, dry_run boolean default false,
+  in_background boolean default true, created_by text default null)
+returns uuid language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  s penstock.schedule;
+  now_at  timestamptz := clock_timestamp();
+  allowed text[] := case request_bulk_act.act
+    when 'cancel' then array['ready', 'scheduled', 'leased', 'dead']
+    when 'redrive' then array['dead']
+    when 'replay' then array['finished', 'done', 'expired', 'cancelled', 'superseded']
+    when 'move' then array['ready', 'scheduled', 'dead']
+    when 'set_priority' then array['ready', 'scheduled'] end;
+  made    uuid;
+  missing text;
 begin
-  select * into s from penstock.schedule t where t.name = _find_schedule.name for no key update;
-  if not found then
-    perform penstock._fail('PS013', format('schedule %L does not exist', _find_schedule.name),
-      jsonb_build_object('schedule', _find_schedule.name),
-      'Create it with penstock.create_schedule. The view penstock.schedules lists all schedules.');
+  if allowed is null then
+    perform penstock._fail_value('act', request_bulk_act.act, 'cancel, redrive, replay, move or set_priority');
+  elsif request_bulk_act.state <> all (allowed) or request_bulk_act.state is null then
+    perform penstock._fail_value('state', request_bulk_act.state, array_to_string(allowed, ', '));
+  elsif request_bulk_act.act = 'move' and request_bulk_act.to_queue is null then
+    perform penstock._fail_value('to_queue', null, 'the name of a queue');
+  elsif request_bulk_act.act = 'set_priority' and (request_bulk_act.priority is null
+    or request_bulk_act.priority not between -9 and 9) then
+    perform penstock._fail_value('priority', request_bulk_act.priority::text, '-9 to 9');
+  elsif request_bulk_act.per_second <= 0 then
+    perform penstock._fail_value('per_second', request_bulk_act.per_second::text, 'more than 0');
+  elsif request_bulk_act.max_count <= 0 then
+    perform penstock._fail_value('max_count', request_bulk_act.max_count::text, '1 or more');
   end if;
-  return s;
-end $$;
-
--- Creates a schedule, which enqueues a message whenever its rule fires. Returns true if it was created, and false if it
--- exists and exist_ok is true. Locks: an advisory lock on the name until commit. Uses schedule_name_key.
--- from functions/operate/schedule.sql:19
-create or replace function penstock.create_schedule(
-  name text, queue text, cron text, payload jsonb default 'null', settings jsonb default '{}',
-    exist_ok boolean default false)
-returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-declare
-  s penstock.schedule;
-begin
-  if create_schedule.name !~ '^[a-z0-9._-]{1,128}$' or create_schedule.name is null then
-    perform penstock._fail_value('name', create_schedule.name, '1 to 128 lowercase letters, digits, -, _ and .');
+  missing := (select n from unnest(request_bulk_act.queues || request_bulk_act.to_queue) n
+    where n is not null and not exists (select from penstock.queue q where q.name = n) limit 1);
+  if missing is not null then
+    perform penstock._fail_unknown_queue(missing);
   end if;
-  -- If two callers create the same name, the second waits here and then finds the row of the first.
-  perform pg_advisory_xact_lock(hashtextextended('penstock schedule ' || create_schedule.name, 0));
-  if exists (select from penstock.schedule t where t.name = create_schedule.name) then
-    if exist_ok then
-      return false;
+  insert into penstock.bulk_act as b (act, queues, state, key, error, worker, enqueued_before, enqueued_after, to_queue,
+    priority, per_second, max_count, dry_run, created_by, created_at)
+  values (request_bulk_act.act, request_bulk_act.queues, request_bulk_act.state,
+    request_bulk_act.key, request_bulk_act.error, request_bulk_act.worker,
+    least(request_bulk_act.enqueued_before, now_at), request_bulk_act.enqueued_after,
+    request_bulk_act.to_queue, request_bulk_act.priority, request_bulk_act.per_second, request_bulk_act.max_count,
+    request_bulk_act.dry_run, request_bulk_act.created_by, now_at)
+  returning b.id into made;
+  if in_background then
+    if not exists (select from penstock.queue q where q.name = 'penstock.bulk_acts') then
+      perform penstock.create_queue('penstock.bulk_acts',
+        '{"lease_seconds": 6, "max_attempts": 100, "keep_history": 0}', exist_ok => true);
     end if;
-    perform penstock._fail('PS014', format('schedule %L already exists', create_schedule.name),
-      jsonb_build_object('schedule', create_schedule.name),
-      'Change it with penstock.set_schedule, or create it with exist_ok => true.');
+    perform penstock.enqueue('penstock.bulk_acts', jsonb_build_object('bulk_act', made));
   end if;
-  -- These are arguments. In the settings they would override the arguments, which a server has checked.
-  if settings ?| array['queue', 'cron', 'payload'] then
-    perform penstock._fail_value('settings', (select k from unnest(array['queue', 'cron', 'payload']) k
-      where settings ? k limit 1), 'settings other than queue, cron and payload, which are separate arguments');
-  end if;
-  s.name := create_schedule.name;
-  s.time_zone := 'UTC';
-  s.priority := 0;
-  s.missed := 'once';
-  s.missed_after_seconds := 60;
-  s.paused := false;
-  s.created_at := clock_timestamp();
-  s := penstock._with_schedule_settings(s, jsonb_build_object('queue', queue, 'cron', cron, 'payload',
-    coalesce(payload, 'null')) || settings);
-  s.id := nextval(pg_get_serial_sequence('penstock.schedule', 'id'));
-  insert into penstock.schedule overriding system value select s.*;
-  return true;
+  return made;
 end $$;
 
--- Changes settings of a schedule, all or none. A JSON null resets a setting to its default. A due fire stays due unless
--- the rule or the time zone changes. In that case the next fire is computed from now. Locks: the row of the schedule
--- until commit. Uses schedule_name_key.
--- from functions/operate/schedule.sql:62
-create or replace function penstock.set_schedule(name text, settings jsonb) returns void
+-- Changes the priority of waiting messages, which then come last among those of their new priority. Messages that are
+-- not waiting, or have the priority already, are skipped. Returns how many were changed. Locks: the rows. Indexes: as
+-- cancel, and as enqueue.
+-- from functions/operate/set_priority.sql:4
+create or replace function penstock.set_priority(ids bigint[], priority integer) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  s penstock.schedule := penstock._find_schedule(set_schedule.name);
-  n penstock.schedule := penstock._with_schedule_settings(s, settings);
+  q      penstock.queue;
+  taken  record;
+  n      bigint := 0;
+  wanted bigint;
 begin
-  n.updated_at := s.updated_at;
-  if n is distinct from s then
-    update penstock.schedule t
-    set queue_id = n.queue_id, cron = n.cron, time_zone = n.time_zone, payload = n.payload, headers = n.headers,
-        key = n.key, priority = n.priority, group_key = n.group_key, ttl_seconds = n.ttl_seconds,
-        max_attempts = n.max_attempts, missed = n.missed, missed_after_seconds = n.missed_after_seconds,
-        paused = n.paused, next_fire_at = n.next_fire_at, last_error = null,
-        updated_at = clock_timestamp()
-    where t.id = s.id;
+  if cardinality(ids) > 10000 or ids is null then
+    perform penstock._fail_value('ids', cardinality(ids)::text, 'up to 10000 ids');
+  elsif set_priority.priority not between -9 and 9 or set_priority.priority is null then
+    perform penstock._fail_value('priority', set_priority.priority::text, '-9 to 9');
   end if;
-end $$;
-
--- Returns the schedule with its settings changed and checked. Its queue must accept the message of the schedule. Locks:
--- none. Uses queue_name_key.
--- from functions/operate/schedule.sql:83
-create or replace function penstock._with_schedule_settings(s penstock.schedule, settings jsonb)
-returns penstock.schedule language plpgsql as $$
-declare
-  known   constant text[] := array['queue', 'cron', 'time_zone', 'payload', 'headers', 'key', 'priority', 'group_key',
-                                   'ttl_seconds', 'max_attempts', 'missed', 'missed_after_seconds', 'paused'];
-  before  constant penstock.schedule := s;
-  q       penstock.queue;
-  setting record;
-begin
-  if settings is null or jsonb_typeof(settings) <> 'object' then
-    perform penstock._fail_value('settings', settings::text, 'a JSON object of settings');
-  end if;
-  for setting in select * from jsonb_each(settings) e (key, value) loop
-    if setting.key <> all (known) then
-      perform penstock._fail_value('settings', setting.key, array_to_string(known, ', '));
+  for wanted in select distinct i from unnest(ids) i order by i loop
+    taken := penstock._take_waiting(wanted, false, null, set_priority.priority);
+    continue when taken.state is null;
+    if q.id is distinct from (taken.m).queue_id then
+      select * into q from penstock.queue t where t.id = (taken.m).queue_id;
     end if;
-    s := penstock._with_schedule_setting(s, setting.key, setting.value);
+    taken.m.priority := set_priority.priority;
+    perform penstock._place_again(q, taken.m, taken.due_at, false);
+    n := n + 1;
+    if not penstock._in_block() then
+      perform penstock._wake_waiters(q);
+    end if;
   end loop;
-  select * into q from penstock.queue t where t.id = s.queue_id;
-  perform penstock._check_message(q, s.payload, null, s.headers, s.key, s.priority, s.group_key, null, null,
-    make_interval(secs => s.ttl_seconds), s.max_attempts);
-  -- Fires that were due during a pause are skipped.
-  if (s.cron, s.time_zone) is distinct from (before.cron, before.time_zone) or before.paused and not s.paused then
-    s.next_fire_at := penstock._next_fire(s.cron, s.time_zone, clock_timestamp());
-    if s.next_fire_at is null then
-      perform penstock._fail_value('cron', s.cron, 'a rule that fires within the next eight years');
-    end if;
-  end if;
-  s.updated_at := clock_timestamp();
-  return s;
-end $$;
-
--- Returns the schedule with one setting changed and checked.
--- from functions/operate/schedule.sql:116
-create or replace function penstock._with_schedule_setting(s penstock.schedule, setting text, value jsonb)
-returns penstock.schedule language plpgsql as $$
-begin
-  case setting
-    when 'queue' then s.queue_id := penstock._queue_id(penstock._text_of(setting, value));
-    when 'cron' then
-      s.cron := penstock._text_of(setting, value);
-      if penstock._cron_period(s.cron) is null then
-        perform penstock._parse_cron(s.cron);
-      end if;
-    when 'time_zone' then s.time_zone := penstock._checked_time_zone(coalesce(penstock._text_of(setting, value),
-      'UTC'));
-    when 'payload' then s.payload := value;
-    when 'headers' then s.headers := nullif(value, 'null');
-    when 'key' then s.key := penstock._text_of(setting, value);
-    when 'priority' then s.priority := penstock._whole(setting, value, -9, 9, 0);
-    when 'group_key' then s.group_key := penstock._text_of(setting, value);
-    when 'ttl_seconds' then s.ttl_seconds := penstock._whole(setting, value, 1, 315360000, null);
-    when 'max_attempts' then s.max_attempts := penstock._whole(setting, value, 1, 100, null);
-    when 'missed' then
-      s.missed := coalesce(penstock._text_of(setting, value), 'once');
-      if s.missed not in ('once', 'all', 'skip') then
-        perform penstock._fail_value(setting, s.missed, 'once, all or skip');
-      end if;
-    when 'missed_after_seconds' then s.missed_after_seconds := penstock._whole(setting, value, 1, 86400, 60);
-    when 'paused' then s.paused := penstock._truth(setting, value, false);
-  end case;
-  return s;
-end $$;
-
--- Returns the id of a queue, or raises PS001. Locks: none. Uses queue_name_key.
--- from functions/operate/schedule.sql:147
-create or replace function penstock._queue_id(queue text) returns integer language plpgsql stable as $$
-declare
-  found integer := (select q.id from penstock.queue q where q.name = _queue_id.queue);
-begin
-  if found is null then
-    perform penstock._fail_unknown_queue(queue);
-  end if;
-  return found;
-end $$;
-
--- Drops a schedule. The messages that it has enqueued stay. Locks: the row of the schedule. Uses schedule_name_key.
--- from functions/operate/schedule.sql:158
-create or replace function penstock.drop_schedule(name text) returns void language plpgsql security definer
-set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-declare
-  s penstock.schedule := penstock._find_schedule(drop_schedule.name);
-begin
-  delete from penstock.schedule t where t.id = s.id;
+  return n;
 end $$;
 
 -- set_queue changes settings of a queue, all or none. A JSON null resets a setting to its default.
@@ -12092,27 +11782,112 @@ begin
   return rule;
 end $$;
 
--- Subscriptions: create, change, drop, and count deliveries. Servers listen to penstock_subscriptions, and send
--- the messages. _find_subscription returns a subscription by name, or raises PS041. Locks: the row of the subscription
--- until commit. Uses subscription_pkey.
--- from functions/operate/subscription.sql:4
-create or replace function penstock._find_subscription(name text) returns penstock.subscription language plpgsql as $$
+-- Changes settings of a schedule, all or none. A JSON null resets a setting to its default. A due fire stays due unless
+-- the rule or the time zone changes. In that case the next fire is computed from now. Locks: the row of the schedule
+-- until commit. Uses schedule_name_key.
+-- from functions/operate/set_schedule.sql:4
+create or replace function penstock.set_schedule(name text, settings jsonb) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  s penstock.subscription;
+  s penstock.schedule := penstock._find_schedule(set_schedule.name);
+  n penstock.schedule := penstock._with_schedule_settings(s, settings);
 begin
-  select * into s from penstock.subscription t where t.name = _find_subscription.name for no key update;
-  if not found then
-    perform penstock._fail('PS041', format('subscription %L does not exist', left(_find_subscription.name, 200)),
-      jsonb_build_object('subscription', left(_find_subscription.name, 200)),
-      'Create it with penstock.create_subscription.');
+  n.updated_at := s.updated_at;
+  if n is distinct from s then
+    update penstock.schedule t
+    set queue_id = n.queue_id, cron = n.cron, time_zone = n.time_zone, payload = n.payload, headers = n.headers,
+        key = n.key, priority = n.priority, group_key = n.group_key, ttl_seconds = n.ttl_seconds,
+        max_attempts = n.max_attempts, missed = n.missed, missed_after_seconds = n.missed_after_seconds,
+        paused = n.paused, next_fire_at = n.next_fire_at, last_error = null,
+        updated_at = clock_timestamp()
+    where t.id = s.id;
   end if;
+end $$;
+
+-- Returns the schedule with its settings changed and checked. Its queue must accept the message of the schedule. Locks:
+-- none. Uses queue_name_key.
+-- from functions/operate/set_schedule.sql:25
+create or replace function penstock._with_schedule_settings(s penstock.schedule, settings jsonb)
+returns penstock.schedule language plpgsql as $$
+declare
+  known   constant text[] := array['queue', 'cron', 'time_zone', 'payload', 'headers', 'key', 'priority', 'group_key',
+                                   'ttl_seconds', 'max_attempts', 'missed', 'missed_after_seconds', 'paused'];
+  before  constant penstock.schedule := s;
+  q       penstock.queue;
+  setting record;
+begin
+  if settings is null or jsonb_typeof(settings) <> 'object' then
+    perform penstock._fail_value('settings', settings::text, 'a JSON object of settings');
+  end if;
+  for setting in select * from jsonb_each(settings) e (key, value) loop
+    if setting.key <> all (known) then
+      perform penstock._fail_value('settings', setting.key, array_to_string(known, ', '));
+    end if;
+    s := penstock._with_schedule_setting(s, setting.key, setting.value);
+  end loop;
+  select * into q from penstock.queue t where t.id = s.queue_id;
+  perform penstock._check_message(q, s.payload, null, s.headers, s.key, s.priority, s.group_key, null, null,
+    make_interval(secs => s.ttl_seconds), s.max_attempts);
+  -- Fires that were due during a pause are skipped.
+  if (s.cron, s.time_zone) is distinct from (before.cron, before.time_zone) or before.paused and not s.paused then
+    s.next_fire_at := penstock._next_fire(s.cron, s.time_zone, clock_timestamp());
+    if s.next_fire_at is null then
+      perform penstock._fail_value('cron', s.cron, 'a rule that fires within the next eight years');
+    end if;
+  end if;
+  s.updated_at := clock_timestamp();
   return s;
+end $$;
+
+-- Returns the schedule with one setting changed and checked.
+-- from functions/operate/set_schedule.sql:58
+create or replace function penstock._with_schedule_setting(s penstock.schedule, setting text, value jsonb)
+returns penstock.schedule language plpgsql as $$
+begin
+  case setting
+    when 'queue' then s.queue_id := penstock._queue_id(penstock._text_of(setting, value));
+    when 'cron' then
+      s.cron := penstock._text_of(setting, value);
+      if penstock._cron_period(s.cron) is null then
+        perform penstock._parse_cron(s.cron);
+      end if;
+    when 'time_zone' then s.time_zone := penstock._checked_time_zone(coalesce(penstock._text_of(setting, value),
+      'UTC'));
+    when 'payload' then s.payload := value;
+    when 'headers' then s.headers := nullif(value, 'null');
+    when 'key' then s.key := penstock._text_of(setting, value);
+    when 'priority' then s.priority := penstock._whole(setting, value, -9, 9, 0);
+    when 'group_key' then s.group_key := penstock._text_of(setting, value);
+    when 'ttl_seconds' then s.ttl_seconds := penstock._whole(setting, value, 1, 315360000, null);
+    when 'max_attempts' then s.max_attempts := penstock._whole(setting, value, 1, 100, null);
+    when 'missed' then
+      s.missed := coalesce(penstock._text_of(setting, value), 'once');
+      if s.missed not in ('once', 'all', 'skip') then
+        perform penstock._fail_value(setting, s.missed, 'once, all or skip');
+      end if;
+    when 'missed_after_seconds' then s.missed_after_seconds := penstock._whole(setting, value, 1, 86400, 60);
+    when 'paused' then s.paused := penstock._truth(setting, value, false);
+  end case;
+  return s;
+end $$;
+
+-- Changes settings of a subscription, all or none. Locks: the row of the subscription. Uses subscription_pkey.
+-- from functions/operate/set_subscription.sql:2
+create or replace function penstock.set_subscription(name text, settings jsonb) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  s penstock.subscription := penstock._with_subscription_settings(penstock._find_subscription(name), settings);
+begin
+  update penstock.subscription t set url = s.url, secret = s.secret, concurrency = s.concurrency,
+    timeout_seconds = s.timeout_seconds, enabled = s.enabled, disabled_reason = s.disabled_reason,
+    version = s.version, updated_at = s.updated_at where t.name = s.name;
 end $$;
 
 -- Applies settings to a subscription: url, secret, concurrency, timeout_seconds and enabled. Raises an error for other
 -- settings, and for values out of range. Locks: none. Indexes: none.
--- from functions/operate/subscription.sql:20
+-- from functions/operate/set_subscription.sql:15
 create or replace function penstock._with_subscription_settings(s penstock.subscription, settings jsonb)
 returns penstock.subscription language plpgsql as $$
 declare
@@ -12145,7 +11920,7 @@ begin
 end $$;
 
 -- Returns a whole number in a range, or raises PS004. Locks: none. Indexes: none.
--- from functions/operate/subscription.sql:52
+-- from functions/operate/set_subscription.sql:47
 create or replace function penstock._subscription_number(name text, value jsonb, low integer, high integer)
 returns integer language plpgsql as $$
 begin
@@ -12156,87 +11931,311 @@ begin
   return value::numeric::integer;
 end $$;
 
--- Creates a subscription of a queue. A queue has at most one. Locks: the new row. Uses subscription_pkey.
--- from functions/operate/subscription.sql:63
-create or replace function penstock.create_subscription(
-  name text, queue text, url text, settings jsonb default '{}', created_by text default null) returns void
+-- One step of an act: up to 500 messages, or as many as its rate allows in a second. Its changes, its counts and the
+-- place of the next step are written in one transaction, so a step that is repeated after a crash changes nothing
+-- twice.
+-- Returns how the act stands, and the seconds to wait before the next step. Locks: the row of the act until commit, and
+-- as the verb. Uses bulk_act_pkey, and indexes as browse and the verb.
+-- from functions/operate/step_bulk_act.sql:6
+create or replace function penstock.step_bulk_act(id uuid, out status text, out pause_seconds double precision)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  s penstock.subscription;
+  b       penstock.bulk_act;
+  s       penstock.sighting;
+  most    integer;
+  filter  penstock.sight_filter;
+  ids     bigint[] := '{}';
+  queues  text[] := '{}';
+  did     bigint := 0;
 begin
-  if create_subscription.name !~ '^[a-z0-9._-]{1,128}$' or create_subscription.name is null then
-    perform penstock._fail_value('name', create_subscription.name, '1 to 128 lowercase letters, digits, -, _ and .');
+  select * into b from penstock.bulk_act t where t.id = step_bulk_act.id for update;
+  if not found or b.status not in ('pending', 'running') then
+    status := coalesce(b.status, 'done');
+    return;
   end if;
-  perform penstock._check_internal(create_subscription.queue);
-  perform penstock._queue_id(create_subscription.queue);
-  s.name := create_subscription.name;
-  s.queue := create_subscription.queue;
-  s.concurrency := 10;
-  s.timeout_seconds := 15;
-  s.enabled := true;
-  s.version := 0;
-  s.delivered := 0;
-  s.failed := 0;
-  s.created_by := create_subscription.created_by;
-  s.created_at := clock_timestamp();
-  s := penstock._with_subscription_settings(s, settings || jsonb_build_object('url', create_subscription.url));
-  insert into penstock.subscription select s.* on conflict do nothing;
-  if not found then
-    perform penstock._fail('PS042', format('subscription %L or a subscription of queue %L already exists',
-      create_subscription.name, create_subscription.queue), jsonb_build_object('subscription',
-      create_subscription.name, 'queue', create_subscription.queue), 'A queue has at most one subscription.');
+  most := least(500, ceil(b.per_second), b.max_count - b.matched);
+  if not b.stop_asked then
+    filter := (b.key, b.error, b.worker, b.enqueued_before, b.enqueued_after)::penstock.sight_filter;
+    for s in select * from penstock.browse(b.state, b.queues, filter, b.place, most, 10000) loop
+      continue when s.id is null or not penstock._is_meant(b, s);
+      ids := ids || s.id;
+      queues := queues || regexp_replace(s.queue, '\.dlq$', '');
+    end loop;
+    -- At this point s is the last row.
+    if not b.dry_run and cardinality(ids) > 0 then
+      did := penstock._bulk_change(b, ids, queues);
+    end if;
+    b.looked := b.looked + s.looked;
+  end if;
+  b.matched := b.matched + cardinality(ids);
+  b.status := case when b.stop_asked then 'stopped'
+    when s.place is null or b.matched >= b.max_count then 'done' else 'running' end;
+  update penstock.bulk_act t
+  set status = b.status, place = s.place, looked = b.looked, matched = b.matched,
+      changed = t.changed + did, updated_at = clock_timestamp(), error_message = null,
+      finished_at = case when b.status <> 'running' then clock_timestamp() end
+  where t.id = b.id;
+  status := b.status;
+  pause_seconds := case when b.status = 'running' and not b.dry_run then cardinality(ids) / b.per_second end;
+end $$;
+
+-- Whether a message that a step has found is one of the act. Internal queues are, only if they are named. Messages that
+-- died or finished after the request are not, and messages that the act has changed are not found again.
+-- from functions/operate/step_bulk_act.sql:51
+create or replace function penstock._is_meant(b penstock.bulk_act, s penstock.sighting) returns boolean
+language plpgsql immutable as $$
+begin
+  return (b.queues is not null or not s.queue ^@ 'penstock.')
+    and (b.state not in ('dead', 'finished', 'done', 'expired', 'cancelled', 'superseded') or s.at <= b.created_at)
+    and (b.act <> 'move' or regexp_replace(s.queue, '\.dlq$', '') <> b.to_queue)
+    and (b.act <> 'set_priority' or s.priority <> b.priority);
+end $$;
+
+-- Applies the act to some messages. Returns how many were changed. Locks and indexes: as the verb of the act.
+-- from functions/operate/step_bulk_act.sql:61
+create or replace function penstock._bulk_change(b penstock.bulk_act, ids bigint[], queues text[]) returns bigint
+language plpgsql as $$
+declare
+  n    bigint := 0;
+  each bigint;
+begin
+  case b.act
+    when 'cancel' then return penstock.cancel_many(ids);
+    when 'move' then return penstock.move(ids, b.to_queue);
+    when 'set_priority' then return penstock.set_priority(ids, b.priority);
+    when 'redrive' then
+      return (select sum(penstock.redrive(g.queue, g.ids)) from (
+        select u.queue, array_agg(u.id) as ids from unnest(ids, queues) u (id, queue) group by u.queue) g);
+    else
+      foreach each in array ids loop
+        begin
+          perform penstock.replay(each, b.to_queue);
+          n := n + 1;
+        exception when sqlstate 'PS010' or sqlstate 'PS012' then
+          null;   -- its history was dropped meanwhile, or its queue
+        end;
+      end loop;
+      return n;
+  end case;
+end $$;
+
+-- Asks an act to stop. It stops before its next step. True if it had not ended. Locks: the row of the act. Uses
+-- bulk_act_pkey.
+-- from functions/operate/stop_bulk_act.sql:3
+create or replace function penstock.stop_bulk_act(id uuid) returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  update penstock.bulk_act b set stop_asked = true, updated_at = clock_timestamp()
+  where b.id = stop_bulk_act.id and b.status in ('pending', 'running');
+  return found;
+end $$;
+
+-- Takes a waiting message (with dead_too, a dead letter as well) out of its table, unless it is in the queue not_in or
+-- has the priority unlike. Returns it with its state and the time at which it is due, or nulls. Locks: the row. Finds
+-- it as _remove_waiting does. Uses scheduled_id, grouped_id and dead_pkey.
+-- from functions/operate/take_waiting.sql:4
+create or replace function penstock._take_waiting(id bigint, dead_too boolean, not_in integer, unlike integer,
+  out m penstock.envelope, out state text, out due_at timestamptz) language plpgsql as $$
+#variable_conflict use_column
+declare
+  now_at timestamptz := clock_timestamp();
+  s penstock.scheduled;
+  g penstock.grouped;
+  d penstock.dead;
+  r penstock.ready_0;
+begin
+  delete from penstock.scheduled t where t.id = _take_waiting.id and t.group_key is null
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into s;
+  if found then
+    m := (s.id, s.enqueued_at, s.expires_at, s.first_claimed_at, s.claimed_at, s.dead_at, s.queue_id, s.priority, s.attempt, s.max_attempts, s.body_slot, s.worker, s.key, s.group_key, s.headers, s.payload, s.payload_bytes, s.last_error)::penstock.envelope;
+    due_at := case when s.due_at > now_at then s.due_at end;
+    state := case when s.due_at > now_at then 'scheduled' else 'ready' end;
+    return;
+  end if;
+  delete from penstock.grouped t where t.id = _take_waiting.id
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into g;
+  if found then
+    m := penstock._envelope(g);
+    perform penstock._hasten_group_token(g.queue_id, g.group_key, g.visible_at);
+    due_at := case when g.visible_at > now_at then g.visible_at end;
+    state := case when g.visible_at > now_at then 'scheduled' else 'ready' end;
+    return;
+  end if;
+  if dead_too then
+    delete from penstock.dead t where t.id = _take_waiting.id and t.queue_id is distinct from not_in returning * into d;
+    if found then
+      m := (d.id, d.enqueued_at, null, d.first_claimed_at, d.claimed_at, null, d.queue_id, d.priority, 0,
+        d.max_attempts, d.body_slot, d.worker, d.key, d.group_key, d.headers, d.payload, d.payload_bytes,
+        d.last_error)::penstock.envelope;
+      state := 'dead';
+      return;
+    end if;
+  end if;
+  r := penstock._take_ready(_take_waiting.id, not_in, unlike);
+  if r.id is not null then
+    m := (r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope;
+    state := 'ready';
   end if;
 end $$;
 
--- Changes settings of a subscription, all or none. Locks: the row of the subscription. Uses subscription_pkey.
--- from functions/operate/subscription.sql:95
-create or replace function penstock.set_subscription(name text, settings jsonb) returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+-- Takes a ready message out of its segment: by lane_N_order if it never came back, because then its position is its id,
+-- otherwise by a scan. Locks: the row of the message.
+-- from functions/operate/take_waiting.sql:50
+create or replace function penstock._take_ready(id bigint, not_in integer, unlike integer) returns penstock.ready_0
+language plpgsql as $$
 #variable_conflict use_column
 declare
-  s penstock.subscription := penstock._with_subscription_settings(penstock._find_subscription(name), settings);
+  r penstock.ready_0;
 begin
-  update penstock.subscription t set url = s.url, secret = s.secret, concurrency = s.concurrency,
-    timeout_seconds = s.timeout_seconds, enabled = s.enabled, disabled_reason = s.disabled_reason,
-    version = s.version, updated_at = s.updated_at where t.name = s.name;
-end $$;
-
--- Drops a subscription. The messages of its queue stay. Locks: the row of the subscription. Uses subscription_pkey.
--- from functions/operate/subscription.sql:107
-create or replace function penstock.drop_subscription(name text) returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-declare
-  s penstock.subscription := penstock._find_subscription(name);
-begin
-  delete from penstock.subscription t where t.name = s.name;
-  perform pg_notify('penstock_subscriptions', '');
-end $$;
-
--- Counts the deliveries of a server, and disables the subscription if its endpoint answered 410 Gone. A server that
--- works with older settings does not disable it. Locks: the row of the subscription. Uses subscription_pkey.
--- from functions/operate/subscription.sql:119
-create or replace function penstock.note_deliveries(
-  name text, version integer, delivered bigint, failed bigint, last_error text, disabled_reason text) returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-declare
-  is_gone boolean;
-begin
-  update penstock.subscription s
-  set delivered = s.delivered + note_deliveries.delivered, failed = s.failed + note_deliveries.failed,
-      last_delivered_at = case when note_deliveries.delivered > 0 then clock_timestamp() else s.last_delivered_at end,
-      last_error = coalesce(note_deliveries.last_error, s.last_error),
-      last_error_at = case when note_deliveries.last_error is null then s.last_error_at else clock_timestamp() end,
-      enabled = s.enabled and not (note_deliveries.disabled_reason is not null
-        and s.version = note_deliveries.version),
-      disabled_reason = case when s.version = note_deliveries.version
-        then coalesce(note_deliveries.disabled_reason, s.disabled_reason) else s.disabled_reason end
-  where s.name = note_deliveries.name returning not s.enabled into is_gone;
-  if is_gone and note_deliveries.disabled_reason is not null then
-    perform pg_notify('penstock_subscriptions', '');
+  r := penstock._take_fresh(_take_ready.id, not_in, unlike);
+  if r.id is not null then
+    return r;
   end if;
+-- from functions/operate/take_waiting.sql:61, segment 0
+  delete from penstock.ready_0 t where t.id = _take_ready.id and t.group_key is null
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:61, segment 1
+  delete from penstock.ready_1 t where t.id = _take_ready.id and t.group_key is null
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:61, segment 2
+  delete from penstock.ready_2 t where t.id = _take_ready.id and t.group_key is null
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:61, segment 3
+  delete from penstock.ready_3 t where t.id = _take_ready.id and t.group_key is null
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:61, segment 4
+  delete from penstock.ready_4 t where t.id = _take_ready.id and t.group_key is null
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:61, segment 5
+  delete from penstock.ready_5 t where t.id = _take_ready.id and t.group_key is null
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:61, segment 6
+  delete from penstock.ready_6 t where t.id = _take_ready.id and t.group_key is null
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:61, segment 7
+  delete from penstock.ready_7 t where t.id = _take_ready.id and t.group_key is null
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:61, segment 8
+  delete from penstock.ready_8 t where t.id = _take_ready.id and t.group_key is null
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:67
+  return null;
+end $$;
+
+-- Takes a ready message that never came back out of its segment. Uses lane_N_order, in every lane. Locks: the row of
+-- the message.
+-- from functions/operate/take_waiting.sql:72
+create or replace function penstock._take_fresh(id bigint, not_in integer, unlike integer) returns penstock.ready_0
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
+  as $$
+#variable_conflict use_column
+declare
+  r penstock.ready_0;
+begin
+-- from functions/operate/take_waiting.sql:81, segment 0
+  delete from penstock.ready_0 t using penstock.queue q cross join unnest(q.priorities) rank
+  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
+    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
+  returning t.* into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:81, segment 1
+  delete from penstock.ready_1 t using penstock.queue q cross join unnest(q.priorities) rank
+  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
+    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
+  returning t.* into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:81, segment 2
+  delete from penstock.ready_2 t using penstock.queue q cross join unnest(q.priorities) rank
+  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
+    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
+  returning t.* into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:81, segment 3
+  delete from penstock.ready_3 t using penstock.queue q cross join unnest(q.priorities) rank
+  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
+    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
+  returning t.* into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:81, segment 4
+  delete from penstock.ready_4 t using penstock.queue q cross join unnest(q.priorities) rank
+  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
+    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
+  returning t.* into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:81, segment 5
+  delete from penstock.ready_5 t using penstock.queue q cross join unnest(q.priorities) rank
+  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
+    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
+  returning t.* into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:81, segment 6
+  delete from penstock.ready_6 t using penstock.queue q cross join unnest(q.priorities) rank
+  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
+    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
+  returning t.* into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:81, segment 7
+  delete from penstock.ready_7 t using penstock.queue q cross join unnest(q.priorities) rank
+  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
+    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
+  returning t.* into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:81, segment 8
+  delete from penstock.ready_8 t using penstock.queue q cross join unnest(q.priorities) rank
+  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
+    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
+  returning t.* into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:89
+  return null;
 end $$;
 
 -- Undoes the latest purge of a queue, or of its dead letters ('<queue>.dlq'), within an hour: enqueues copies of the
@@ -12839,15 +12838,15 @@ begin
     looked := looked + 1;
     place := (r.m).id;
     if r.fits then
-      return next penstock._sighting(r.queue, 'dead', r.m, r.dead_at, place);
+      return next penstock._browse_row(r.queue, 'dead', r.m, r.dead_at, place);
       page := page - 1;
     end if;
     if page <= 0 or looked >= look then
-      return next penstock._looked(place, looked);
+      return next penstock._page_end(place, looked);
       return;
     end if;
   end loop;
-  return next penstock._looked(null, looked);
+  return next penstock._page_end(null, looked);
 end $$;
 
 -- Scheduled messages by due time; messages that are due and not moved yet. place: due_at, id. Locks: ACCESS SHARE. Uses
@@ -12882,15 +12881,15 @@ begin
     looked := looked + 1;
     place := penstock._stamp(r.due_at) || ' ' || (r.m).id;
     if r.fits then
-      return next penstock._sighting(r.queue, case when due then 'ready' else 'scheduled' end, r.m, r.due_at, place);
+      return next penstock._browse_row(r.queue, case when due then 'ready' else 'scheduled' end, r.m, r.due_at, place);
       page := page - 1;
     end if;
     if page <= 0 or looked >= look then
-      return next penstock._looked(place, looked);
+      return next penstock._page_end(place, looked);
       return;
     end if;
   end loop;
-  return next penstock._looked(null, looked);
+  return next penstock._page_end(null, looked);
 end $$;
 
 -- Waiting messages of groups, in the order of each group, queue by queue. place: queue, position, group. Locks: ACCESS
@@ -12924,17 +12923,17 @@ begin
       looked := looked + 1;
       place := concat_ws(' ', q.name, r.position, (r.m).group_key);
       if r.fits then
-        return next penstock._sighting(q.name, case when due then 'ready'
+        return next penstock._browse_row(q.name, case when due then 'ready'
           else 'scheduled' end, r.m, r.visible_at, place);
         page := page - 1;
       end if;
       if page <= 0 or looked >= look then
-        return next penstock._looked(place, looked);
+        return next penstock._page_end(place, looked);
         return;
       end if;
     end loop;
   end loop;
-  return next penstock._looked(null, looked);
+  return next penstock._page_end(null, looked);
 end $$;
 
 -- Finished messages, the last finished first. place: xid, id. Locks: ACCESS SHARE. Uses history_log_xid.
@@ -12966,11 +12965,11 @@ begin
       page := page - 1;
     end if;
     if page <= 0 or looked >= look then
-      return next penstock._looked(place, looked);
+      return next penstock._page_end(place, looked);
       return;
     end if;
   end loop;
-  return next penstock._looked(null, looked);
+  return next penstock._page_end(null, looked);
 end $$;
 
 -- Waiting messages with a key: at most a few in each queue. place: queue, id. Locks: ACCESS SHARE. Uses lane_N_key,
@@ -13042,16 +13041,16 @@ begin
       looked := looked + 1;
       place := q.name || ' ' || (r.m).id;
       if r.fits then
-        return next penstock._sighting(q.name, _browse_keys.state, r.m, r.visible_at, place);
+        return next penstock._browse_row(q.name, _browse_keys.state, r.m, r.visible_at, place);
         page := page - 1;
       end if;
       if page <= 0 or looked >= look then
-        return next penstock._looked(place, looked);
+        return next penstock._page_end(place, looked);
         return;
       end if;
     end loop;
   end loop;
-  return next penstock._looked(null, looked);
+  return next penstock._page_end(null, looked);
 end $$;
 
 -- Ready messages, in the order of claims, queue by queue. place: queue, priority, position. Begins at the floors, which
@@ -13141,17 +13140,17 @@ begin
         looked := looked + 1;
         place := concat_ws(' ', q.name, q.priorities[lane], r.position);
         if r.fits then
-          return next penstock._sighting(q.name, 'ready', r.m, (r.m).enqueued_at, place);
+          return next penstock._browse_row(q.name, 'ready', r.m, (r.m).enqueued_at, place);
           page := page - 1;
         end if;
         if page <= 0 or looked >= look then
-          return next penstock._looked(place, looked);
+          return next penstock._page_end(place, looked);
           return;
         end if;
       end loop;
     end loop;
   end loop;
-  return next penstock._looked(null, looked);
+  return next penstock._page_end(null, looked);
 end $$;
 
 -- Leased messages by the end of the lease; messages whose lease has expired ('lapsed'); claimed dead letters. place:
@@ -13325,16 +13324,17 @@ begin
     looked := looked + 1;
     place := penstock._stamp(r.lease_until) || ' ' || (r.m).id;
     if r.fits then
-      return next penstock._sighting(r.queue, case when r.lease_until > now_at then 'leased' when (r.m).dead_at is null
+      return next penstock._browse_row(r.queue, case
+        when r.lease_until > now_at then 'leased' when (r.m).dead_at is null
                                      then 'ready' else 'dead' end, r.m, r.lease_until, place);
       page := page - 1;
     end if;
     if page <= 0 or looked >= look then
-      return next penstock._looked(place, looked);
+      return next penstock._page_end(place, looked);
       return;
     end if;
   end loop;
-  return next penstock._looked(null, looked);
+  return next penstock._page_end(null, looked);
 end $$;
 
 -- The rows of browse. _matches: whether a message matches the filter. Locks: none. Indexes: none.
@@ -13350,7 +13350,7 @@ $$;
 
 -- Returns a message as a row of the list.
 -- from functions/read/browse_row.sql:12
-create or replace function penstock._sighting(queue text, state text, m penstock.envelope, at timestamptz, place text)
+create or replace function penstock._browse_row(queue text, state text, m penstock.envelope, at timestamptz, place text)
 returns penstock.sighting
 language sql immutable as $$
   select (m.id, queue || case when m.dead_at is null then ''
@@ -13363,8 +13363,8 @@ $$;
 
 -- Returns the last row of a page.
 -- from functions/read/browse_row.sql:24
-create or replace function penstock._looked(place text, looked integer) returns penstock.sighting language sql immutable
-  as $$
+create or replace function penstock._page_end(place text, looked integer) returns penstock.sighting
+language sql immutable as $$
   select (null, null, null, null, null, null, null, null, null, null, null, null, null, place,
     looked)::penstock.sighting
 $$;
@@ -14424,7 +14424,7 @@ begin
     block := split_part(trim('(' from from_tid::text), ',', 1);
     while block < blocks[i] loop
       if clock_timestamp() > until then
-        return next penstock._looked(parts[i] || '/' || from_tid, 0);
+        return next penstock._page_end(parts[i] || '/' || from_tid, 0);
         return;
       end if;
       for s in select * from penstock._search_blocks(parts[i], pattern, ids, queues, payloads, from_tid,
@@ -14435,7 +14435,7 @@ begin
         return next s;
       end loop;
       if page <= 0 then
-        return next penstock._looked(parts[i] || '/' || from_tid, 0);
+        return next penstock._page_end(parts[i] || '/' || from_tid, 0);
         return;
       end if;
       block := block + chunk;
@@ -14443,7 +14443,7 @@ begin
     end loop;
     from_tid := '(0,0)';
   end loop;
-  return next penstock._looked(null, 0);
+  return next penstock._page_end(null, 0);
 exception when invalid_text_representation or numeric_value_out_of_range then
   perform penstock._fail_value('place', place, 'the place of a row of the previous page');
 end $$;
@@ -14477,7 +14477,7 @@ declare
   history_slot constant integer := slot;
 begin
   if part = 'scheduled' then
-    return query select s.* from penstock.scheduled t cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id),
+    return query select s.* from penstock.scheduled t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.due_at > now_at then 'scheduled' else 'ready' end, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
 t.payload_bytes, t.last_error)::penstock.envelope, t.due_at, t.ctid::text) s
@@ -14486,7 +14486,7 @@ t.payload_bytes, t.last_error)::penstock.envelope, t.due_at, t.ctid::text) s
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
 t.payload_bytes, t.last_error)::penstock.envelope, pattern, payloads) limit page;
   elsif part = 'grouped' then
-    return query select s.* from penstock.grouped t cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id),
+    return query select s.* from penstock.grouped t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.visible_at > now_at then 'scheduled' else 'ready' end, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
 t.payload_bytes, t.last_error)::penstock.envelope, t.visible_at,
@@ -14495,7 +14495,7 @@ t.payload_bytes, t.last_error)::penstock.envelope, t.visible_at,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
 t.payload_bytes, t.last_error)::penstock.envelope, pattern, payloads) limit page;
   elsif part = 'dead' then
-    return query select s.* from penstock.dead t cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id), 'dead',
+    return query select s.* from penstock.dead t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), 'dead',
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
 t.payload_bytes, t.last_error)::penstock.envelope, t.dead_at, t.ctid::text) s
@@ -14507,7 +14507,7 @@ if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
 -- from functions/read/search.sql:113, segment 0
-    return query select s.* from penstock.leased_0 t cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id),
+    return query select s.* from penstock.leased_0 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
@@ -14517,7 +14517,7 @@ t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers,
 t.payload_bytes, t.last_error)::penstock.envelope, pattern, payloads) limit page;
 else
 -- from functions/read/search.sql:113, segment 1
-    return query select s.* from penstock.leased_1 t cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id),
+    return query select s.* from penstock.leased_1 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
@@ -14529,7 +14529,7 @@ end if;
 else
 if slot <= 2 then
 -- from functions/read/search.sql:113, segment 2
-    return query select s.* from penstock.leased_2 t cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id),
+    return query select s.* from penstock.leased_2 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
@@ -14539,7 +14539,7 @@ t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers,
 t.payload_bytes, t.last_error)::penstock.envelope, pattern, payloads) limit page;
 else
 -- from functions/read/search.sql:113, segment 3
-    return query select s.* from penstock.leased_3 t cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id),
+    return query select s.* from penstock.leased_3 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
@@ -14553,7 +14553,7 @@ else
 if slot <= 5 then
 if slot <= 4 then
 -- from functions/read/search.sql:113, segment 4
-    return query select s.* from penstock.leased_4 t cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id),
+    return query select s.* from penstock.leased_4 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
@@ -14563,7 +14563,7 @@ t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers,
 t.payload_bytes, t.last_error)::penstock.envelope, pattern, payloads) limit page;
 else
 -- from functions/read/search.sql:113, segment 5
-    return query select s.* from penstock.leased_5 t cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id),
+    return query select s.* from penstock.leased_5 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
@@ -14575,7 +14575,7 @@ end if;
 else
 if slot <= 6 then
 -- from functions/read/search.sql:113, segment 6
-    return query select s.* from penstock.leased_6 t cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id),
+    return query select s.* from penstock.leased_6 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
@@ -14586,7 +14586,7 @@ t.payload_bytes, t.last_error)::penstock.envelope, pattern, payloads) limit page
 else
 if slot <= 7 then
 -- from functions/read/search.sql:113, segment 7
-    return query select s.* from penstock.leased_7 t cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id),
+    return query select s.* from penstock.leased_7 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
@@ -14596,7 +14596,7 @@ t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers,
 t.payload_bytes, t.last_error)::penstock.envelope, pattern, payloads) limit page;
 else
 -- from functions/read/search.sql:113, segment 8
-    return query select s.* from penstock.leased_8 t cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id),
+    return query select s.* from penstock.leased_8 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
       (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
@@ -14620,7 +14620,7 @@ if slot <= 0 then
           t.max_attempts, t.body_slot, case when t.hold = 0 then t.worker else (select g.worker
             from penstock.grant_0 g where g.lease_until = to_timestamp((t.hold >> 11) / 1e6::double precision) and g.hold = t.hold limit 1)
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
-      cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
+      cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
       then 'leased' else 'ready' end, (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
 e.payload_bytes, e.last_error)::penstock.envelope, case when t.hold = 0 then t.enqueued_at
@@ -14637,7 +14637,7 @@ else
           t.max_attempts, t.body_slot, case when t.hold = 0 then t.worker else (select g.worker
             from penstock.grant_1 g where g.lease_until = to_timestamp((t.hold >> 11) / 1e6::double precision) and g.hold = t.hold limit 1)
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
-      cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
+      cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
       then 'leased' else 'ready' end, (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
 e.payload_bytes, e.last_error)::penstock.envelope, case when t.hold = 0 then t.enqueued_at
@@ -14656,7 +14656,7 @@ if slot <= 2 then
           t.max_attempts, t.body_slot, case when t.hold = 0 then t.worker else (select g.worker
             from penstock.grant_2 g where g.lease_until = to_timestamp((t.hold >> 11) / 1e6::double precision) and g.hold = t.hold limit 1)
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
-      cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
+      cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
       then 'leased' else 'ready' end, (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
 e.payload_bytes, e.last_error)::penstock.envelope, case when t.hold = 0 then t.enqueued_at
@@ -14673,7 +14673,7 @@ else
           t.max_attempts, t.body_slot, case when t.hold = 0 then t.worker else (select g.worker
             from penstock.grant_3 g where g.lease_until = to_timestamp((t.hold >> 11) / 1e6::double precision) and g.hold = t.hold limit 1)
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
-      cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
+      cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
       then 'leased' else 'ready' end, (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
 e.payload_bytes, e.last_error)::penstock.envelope, case when t.hold = 0 then t.enqueued_at
@@ -14694,7 +14694,7 @@ if slot <= 4 then
           t.max_attempts, t.body_slot, case when t.hold = 0 then t.worker else (select g.worker
             from penstock.grant_4 g where g.lease_until = to_timestamp((t.hold >> 11) / 1e6::double precision) and g.hold = t.hold limit 1)
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
-      cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
+      cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
       then 'leased' else 'ready' end, (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
 e.payload_bytes, e.last_error)::penstock.envelope, case when t.hold = 0 then t.enqueued_at
@@ -14711,7 +14711,7 @@ else
           t.max_attempts, t.body_slot, case when t.hold = 0 then t.worker else (select g.worker
             from penstock.grant_5 g where g.lease_until = to_timestamp((t.hold >> 11) / 1e6::double precision) and g.hold = t.hold limit 1)
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
-      cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
+      cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
       then 'leased' else 'ready' end, (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
 e.payload_bytes, e.last_error)::penstock.envelope, case when t.hold = 0 then t.enqueued_at
@@ -14730,7 +14730,7 @@ if slot <= 6 then
           t.max_attempts, t.body_slot, case when t.hold = 0 then t.worker else (select g.worker
             from penstock.grant_6 g where g.lease_until = to_timestamp((t.hold >> 11) / 1e6::double precision) and g.hold = t.hold limit 1)
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
-      cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
+      cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
       then 'leased' else 'ready' end, (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
 e.payload_bytes, e.last_error)::penstock.envelope, case when t.hold = 0 then t.enqueued_at
@@ -14748,7 +14748,7 @@ if slot <= 7 then
           t.max_attempts, t.body_slot, case when t.hold = 0 then t.worker else (select g.worker
             from penstock.grant_7 g where g.lease_until = to_timestamp((t.hold >> 11) / 1e6::double precision) and g.hold = t.hold limit 1)
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
-      cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
+      cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
       then 'leased' else 'ready' end, (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
 e.payload_bytes, e.last_error)::penstock.envelope, case when t.hold = 0 then t.enqueued_at
@@ -14765,7 +14765,7 @@ else
           t.max_attempts, t.body_slot, case when t.hold = 0 then t.worker else (select g.worker
             from penstock.grant_8 g where g.lease_until = to_timestamp((t.hold >> 11) / 1e6::double precision) and g.hold = t.hold limit 1)
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
-      cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
+      cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
       then 'leased' else 'ready' end, (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
 e.payload_bytes, e.last_error)::penstock.envelope, case when t.hold = 0 then t.enqueued_at
@@ -14865,71 +14865,6 @@ begin
   on conflict (service_id, name) where deleted_at is null do nothing;
 end $$;
 
--- API keys of the HTTP server. The caller hashes the secret, so the database never gets it. create_key creates a key,
--- and refuses the name of another valid key. Locks: an advisory lock on the name until commit. Uses api_key_name.
--- from functions/server/api_keys.sql:3
-create or replace function penstock.create_key(id text, name text, secret_hash text, grants text[],
-                                               created_by text default null, expires_at timestamptz default null)
-returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-begin
-  if coalesce(create_key.name, '') !~ '^[A-Za-z0-9._@-]{1,64}$' then
-    perform penstock._fail_value('name', create_key.name, '1 to 64 letters, digits and . _ @ -');
-  end if;
-  -- If two callers create the same name, the second waits here and then finds the row of the first.
-  perform pg_advisory_xact_lock(hashtextextended('penstock key ' || create_key.name, 0));
-  if exists (select from penstock.api_key k where k.name = create_key.name and k.revoked_at is null) then
-    perform penstock._fail('PS020', format('API key %L already exists', create_key.name),
-      jsonb_build_object('name', create_key.name), 'Choose another name, or revoke the existing key.');
-  end if;
-  insert into penstock.api_key (id, name, secret_hash, grants, created_by, expires_at)
-  values (create_key.id, create_key.name, create_key.secret_hash, create_key.grants, create_key.created_by,
-    create_key.expires_at);
-  notify penstock_keys;
-end $$;
-
--- Revokes a valid key, by its name or id. Locks: the row of the key. Scans the keys, which are few.
--- from functions/server/api_keys.sql:24
-create or replace function penstock.revoke_key(key text, revoked_by text default null)
-returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-begin
-  update penstock.api_key k set revoked_at = clock_timestamp(), revoked_by = revoke_key.revoked_by
-  where revoke_key.key in (k.name, k.id) and k.revoked_at is null;
-  if not found then
-    perform penstock._fail('PS021', format('there is no valid API key %L', left(revoke_key.key, 200)),
-      jsonb_build_object('key', left(revoke_key.key, 200)), 'The view penstock.api_keys lists all keys.');
-  end if;
-  notify penstock_keys;
-end $$;
-
--- Notes that keys are in use. A server calls it a few times a minute with the keys that it has seen since. A key that
--- was noted within five minutes is skipped, so any number of servers write a row once in five minutes. Locks: the rows
--- of the keys that it writes, in the order of their ids. Uses api_key_use_pkey.
--- from functions/server/api_keys.sql:40
-create or replace function penstock.note_key_use(ids text[]) returns void
-language sql security definer set search_path = pg_catalog, pg_temp as $$
-  insert into penstock.api_key_use as u (key_id, used_at)
-  select k.id, clock_timestamp() from penstock.api_key k
-  where k.id = any (note_key_use.ids) and not exists (
-    select from penstock.api_key_use n where n.key_id = k.id and n.used_at > clock_timestamp() - interval '5 minutes')
-  order by k.id
-  on conflict (key_id) do update set used_at = excluded.used_at;
-$$;
-
--- Returns the secret with which the servers of this database sign. The first server creates it. Later calls write
--- nothing, so that servers can also start on a read-only database. Locks: the new row. Scans one row.
--- from functions/server/api_keys.sql:52
-create or replace function penstock._server_secret(proposed bytea) returns bytea
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-begin
-  if not exists (select from penstock.server_secret) then
-    insert into penstock.server_secret (secret) values (proposed) on conflict do nothing;
-  end if;
-  return (select s.secret from penstock.server_secret s);
-end $$;
-
 -- Runs on the service and enqueues the messages of a task. If the task was executed before, returns the earlier result.
 -- The row of the task and the messages are written in one transaction, so a task is executed once. Locks: the row of
 -- the task, and as enqueue_many. Uses applied_task_pkey.
@@ -15013,6 +14948,29 @@ begin
   perform penstock._end_task(t.id, 'cancelled', null, format('cancelled by %s', cancelled_by));
 end $$;
 
+-- Creates an API key of the HTTP server. The caller hashes the secret, so the database never gets it. Refuses the name
+-- of another valid key. Locks: an advisory lock on the name until commit. Uses api_key_name.
+-- from functions/server/create_key.sql:3
+create or replace function penstock.create_key(id text, name text, secret_hash text, grants text[],
+                                               created_by text default null, expires_at timestamptz default null)
+returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  if coalesce(create_key.name, '') !~ '^[A-Za-z0-9._@-]{1,64}$' then
+    perform penstock._fail_value('name', create_key.name, '1 to 64 letters, digits and . _ @ -');
+  end if;
+  -- If two callers create the same name, the second waits here and then finds the row of the first.
+  perform pg_advisory_xact_lock(hashtextextended('penstock key ' || create_key.name, 0));
+  if exists (select from penstock.api_key k where k.name = create_key.name and k.revoked_at is null) then
+    perform penstock._fail('PS020', format('API key %L already exists', create_key.name),
+      jsonb_build_object('name', create_key.name), 'Choose another name, or revoke the existing key.');
+  end if;
+  insert into penstock.api_key (id, name, secret_hash, grants, created_by, expires_at)
+  values (create_key.id, create_key.name, create_key.secret_hash, create_key.grants, create_key.created_by,
+    create_key.expires_at);
+  notify penstock_keys;
+end $$;
+
 -- Enqueues the message of a task. A message from before is ignored when it is claimed. Locks: the row of the task, and
 -- as enqueue. Uses service_task_pkey.
 -- from functions/server/deliver_task.sql:3
@@ -15031,6 +14989,16 @@ begin
     finished_at = null where s.id = task returning * into t;
   perform penstock.enqueue('penstock.tasks', jsonb_build_object('task', t.id, 'delivery', t.deliveries, 'service',
     (select q.service_id from penstock.service_queue q where q.id = t.queue_id)), group_key => t.queue_id::text);
+end $$;
+
+-- Ends a session or a sign-in link of the HTTP server. True the first time. Locks: the new row. Uses
+-- ended_token_pkey.
+-- from functions/server/end_token.sql:3
+create or replace function penstock.end_token(id text) returns boolean language plpgsql security definer
+set search_path = pg_catalog, pg_temp as $$
+begin
+  insert into penstock.ended_token (id) values (end_token.id) on conflict do nothing;
+  return found;
 end $$;
 
 -- Acknowledges or mutes findings of one kind until a time, at most 90 days ahead, and returns how many. A later note
@@ -15128,6 +15096,22 @@ create or replace function penstock._was_created(queue_id uuid) returns boolean 
     or exists (select from penstock.service_task t where t.queue_id = _was_created.queue_id and t.kind = 'create'
       and t.status = 'completed');
 $$;
+
+-- Deletes expired messages from history, and returns their number. A second call at the same time returns 0. Locks: an
+-- advisory lock, and the deleted rows. Scans history.
+-- from functions/server/forget_expired.sql:3
+create or replace function penstock.forget_expired() returns bigint language plpgsql security definer
+set search_path = pg_catalog, pg_temp as $$
+declare
+  n bigint;
+begin
+  if not pg_try_advisory_xact_lock(1885695603, 4) then
+    return 0;
+  end if;
+  delete from penstock.history_log where state = 'expired';
+  get diagnostics n = row_count;
+  return n;
+end $$;
 
 -- Removes a queue from the registry and leaves the service alone. Its tasks end. Locks: the rows of the queue and of
 -- its tasks. Uses service_queue_name.
@@ -15313,6 +15297,20 @@ returns void
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   update penstock.idempotent_answer a set status = keep_answer.status, body = keep_answer.body
   where a.actor = keep_answer.actor and a.idempotency_key = keep_answer.idempotency_key;
+$$;
+
+-- Notes that keys are in use. A server calls it a few times a minute with the keys that it has seen since. A key that
+-- was noted within five minutes is skipped, so any number of servers write a row once in five minutes. Locks: the rows
+-- of the keys that it writes, in the order of their ids. Uses api_key_use_pkey.
+-- from functions/server/note_key_use.sql:4
+create or replace function penstock.note_key_use(ids text[]) returns void
+language sql security definer set search_path = pg_catalog, pg_temp as $$
+  insert into penstock.api_key_use as u (key_id, used_at)
+  select k.id, clock_timestamp() from penstock.api_key k
+  where k.id = any (note_key_use.ids) and not exists (
+    select from penstock.api_key_use n where n.key_id = k.id and n.used_at > clock_timestamp() - interval '5 minutes')
+  order by k.id
+  on conflict (key_id) do update set used_at = excluded.used_at;
 $$;
 
 -- Records a failure that may be temporary. The task is tried again. Locks: the row of the task. Uses service_task_pkey.
@@ -15514,6 +15512,34 @@ begin
   end if;
 end $$;
 
+-- Revokes a valid key, by its name or id. Locks: the row of the key. Scans the keys, which are few.
+-- from functions/server/revoke_key.sql:2
+create or replace function penstock.revoke_key(key text, revoked_by text default null)
+returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  update penstock.api_key k set revoked_at = clock_timestamp(), revoked_by = revoke_key.revoked_by
+  where revoke_key.key in (k.name, k.id) and k.revoked_at is null;
+  if not found then
+    perform penstock._fail('PS021', format('there is no valid API key %L', left(revoke_key.key, 200)),
+      jsonb_build_object('key', left(revoke_key.key, 200)), 'The view penstock.api_keys lists all keys.');
+  end if;
+  notify penstock_keys;
+end $$;
+
+-- Returns the secret with which the servers of this database sign. The first server creates it. Later calls write
+-- nothing, so that servers can also start on a read-only database. Locks: the new row. Scans one row.
+-- from functions/server/server_secret.sql:3
+create or replace function penstock._server_secret(proposed bytea) returns bytea
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  if not exists (select from penstock.server_secret) then
+    insert into penstock.server_secret (secret) values (proposed) on conflict do nothing;
+  end if;
+  return (select s.secret from penstock.server_secret s);
+end $$;
+
 -- Returns a service by its name or id, or raises PS022. Locks: none. Uses service_name.
 -- from functions/server/service.sql:2
 create or replace function penstock._service(service text) returns penstock.service language plpgsql stable as $$
@@ -15674,7 +15700,7 @@ end $$;
 -- is longer than the lifetime of a token. Tasks and bulk acts are kept for a week, the record that a task was executed
 -- for a month, and activity for a year.
 -- Locks: the deleted rows. Uses the indexes on the times.
--- from functions/server/upkeep.sql:5
+-- from functions/server/tidy_server.sql:5
 create or replace function penstock.tidy_server() returns jsonb language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 declare
@@ -15699,32 +15725,6 @@ begin
       for update skip locked));
   get diagnostics acts = row_count;
   return jsonb_build_object('answers', answers, 'tasks', tasks, 'proofs', proofs, 'acts', acts);
-end $$;
-
--- Deletes expired messages from history, and returns their number. A second call at the same time returns 0. Locks: an
--- advisory lock, and the deleted rows. Scans history.
--- from functions/server/upkeep.sql:33
-create or replace function penstock.forget_expired() returns bigint language plpgsql security definer
-set search_path = pg_catalog, pg_temp as $$
-declare
-  n bigint;
-begin
-  if not pg_try_advisory_xact_lock(1885695603, 4) then
-    return 0;
-  end if;
-  delete from penstock.history_log where state = 'expired';
-  get diagnostics n = row_count;
-  return n;
-end $$;
-
--- Ends a session or a sign-in link of the HTTP server. True the first time. Locks: the new row. Uses
--- ended_token_pkey.
--- from functions/server/upkeep.sql:48
-create or replace function penstock.end_token(id text) returns boolean language plpgsql security definer
-set search_path = pg_catalog, pg_temp as $$
-begin
-  insert into penstock.ended_token (id) values (end_token.id) on conflict do nothing;
-  return found;
 end $$;
 
 -- Settle one message as done. The token says where a message leased in place is; leased_N_token finds the others.
@@ -18459,7 +18459,7 @@ begin
     perform penstock._announce('soon ' || q.id, 'scheduled', q.id,
       at_position => (date_part('epoch', clock_timestamp()) * 1e6)::bigint);
   end if;
-  slot := penstock._hold_current();
+  slot := penstock._lock_current();
   if (p.payloads_bytes, p.headers, p.priorities, p.delays, p.visible_ats, p.ttls, p.max_attempts,
     q.message_ttl_seconds) is null and p.largest <= 1000 then
     -- Unnesting one array takes a third less time than six, of which five are null.
@@ -19580,7 +19580,7 @@ declare
 begin
   m.body_slot := null;
   if greatest(pg_column_size(m.payload), octet_length(m.payload_bytes)) > 1000 then
-    m.body_slot := penstock._hold_current();
+    m.body_slot := penstock._lock_current();
     slot := m.body_slot;
 if slot <= 3 then
 if slot <= 1 then
@@ -20247,64 +20247,6 @@ begin
   return true;
 end $$;
 
--- Returns the current segment and keeps it in the ring until the end of the transaction.
--- Locks: ROW EXCLUSIVE on its lane until commit, which conflicts with the lock that truncates it. Indexes: none.
--- from functions/storage/hold_current.sql:3
-create or replace function penstock._hold_current() returns integer language plpgsql as $$
-declare
-  slot integer;
-begin
-  loop
-    slot := (pg_sequence_last_value('penstock.ring') % bigint '10');
-if slot <= 3 then
-if slot <= 1 then
-if slot <= 0 then
--- from functions/storage/hold_current.sql:10, segment 0
-    delete from penstock.lane_0 where false;
-else
--- from functions/storage/hold_current.sql:10, segment 1
-    delete from penstock.lane_1 where false;
-end if;
-else
-if slot <= 2 then
--- from functions/storage/hold_current.sql:10, segment 2
-    delete from penstock.lane_2 where false;
-else
--- from functions/storage/hold_current.sql:10, segment 3
-    delete from penstock.lane_3 where false;
-end if;
-end if;
-else
-if slot <= 5 then
-if slot <= 4 then
--- from functions/storage/hold_current.sql:10, segment 4
-    delete from penstock.lane_4 where false;
-else
--- from functions/storage/hold_current.sql:10, segment 5
-    delete from penstock.lane_5 where false;
-end if;
-else
-if slot <= 6 then
--- from functions/storage/hold_current.sql:10, segment 6
-    delete from penstock.lane_6 where false;
-else
-if slot <= 7 then
--- from functions/storage/hold_current.sql:10, segment 7
-    delete from penstock.lane_7 where false;
-else
--- from functions/storage/hold_current.sql:10, segment 8
-    delete from penstock.lane_8 where false;
-end if;
-end if;
-end if;
-end if;
--- from functions/storage/hold_current.sql:12
-    if strpos(pg_sequence_last_value('penstock.ring')::text, slot::text) > 0 then
-      return slot;
-    end if;
-  end loop;
-end $$;
-
 -- Has a segment been empty for a second? TRUNCATE is not MVCC-safe: an older snapshot finds the table empty, and misses
 -- messages that have since moved to a place it cannot see. pg_dump locks all tables soon after it takes its snapshot,
 -- so this second keeps dumps complete. A segment that was found empty is not looked at again until the second is over
@@ -20403,6 +20345,64 @@ begin
         lane_bits = (select sum((1 << (p + 9))) from unnest(q.priorities) p) + case when q.plain then 0
           else (1 << 19) end
     where u.id = q.id;
+  end loop;
+end $$;
+
+-- Returns the current segment and keeps it in the ring until the end of the transaction.
+-- Locks: ROW EXCLUSIVE on its lane until commit, which conflicts with the lock that truncates it. Indexes: none.
+-- from functions/storage/lock_current.sql:3
+create or replace function penstock._lock_current() returns integer language plpgsql as $$
+declare
+  slot integer;
+begin
+  loop
+    slot := (pg_sequence_last_value('penstock.ring') % bigint '10');
+if slot <= 3 then
+if slot <= 1 then
+if slot <= 0 then
+-- from functions/storage/lock_current.sql:10, segment 0
+    delete from penstock.lane_0 where false;
+else
+-- from functions/storage/lock_current.sql:10, segment 1
+    delete from penstock.lane_1 where false;
+end if;
+else
+if slot <= 2 then
+-- from functions/storage/lock_current.sql:10, segment 2
+    delete from penstock.lane_2 where false;
+else
+-- from functions/storage/lock_current.sql:10, segment 3
+    delete from penstock.lane_3 where false;
+end if;
+end if;
+else
+if slot <= 5 then
+if slot <= 4 then
+-- from functions/storage/lock_current.sql:10, segment 4
+    delete from penstock.lane_4 where false;
+else
+-- from functions/storage/lock_current.sql:10, segment 5
+    delete from penstock.lane_5 where false;
+end if;
+else
+if slot <= 6 then
+-- from functions/storage/lock_current.sql:10, segment 6
+    delete from penstock.lane_6 where false;
+else
+if slot <= 7 then
+-- from functions/storage/lock_current.sql:10, segment 7
+    delete from penstock.lane_7 where false;
+else
+-- from functions/storage/lock_current.sql:10, segment 8
+    delete from penstock.lane_8 where false;
+end if;
+end if;
+end if;
+end if;
+-- from functions/storage/lock_current.sql:12
+    if strpos(pg_sequence_last_value('penstock.ring')::text, slot::text) > 0 then
+      return slot;
+    end if;
   end loop;
 end $$;
 

@@ -11,7 +11,7 @@ begin
   end if;
   perform set_config('penstock.announced', coalesce(current_setting('penstock.announced', true), '') || ' ' || what
     || ' ', true);
-  slot := penstock._hold_current();
+  slot := penstock._lock_current();
   --: branch on slot
   insert into penstock.deferred_{slot} (announced_at, kind, queue_id, priority, position, group_key)
   values (clock_timestamp(), kind, queue_id, priority, at_position, group_key);
@@ -48,7 +48,7 @@ begin
   end if;
   perform set_config('penstock.announced', announced || what, true);
   if slot = 0 then
-    slot := penstock._hold_current();
+    slot := penstock._lock_current();
   end if;
   --: branch on slot
   insert into penstock.deferred_{slot} (announced_at, kind, queue_id) values (clock_timestamp(), 'leased', queue_id);

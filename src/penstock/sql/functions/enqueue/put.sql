@@ -5,7 +5,7 @@ create or replace function penstock._put_ready(m penstock.envelope, at_position 
 declare
   slot integer;
 begin
-  slot := penstock._hold_current();
+  slot := penstock._lock_current();
   --: branch on slot
   insert into penstock.ready_{slot} select at_position, (m).*;
   --: end

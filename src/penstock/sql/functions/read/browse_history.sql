@@ -26,9 +26,9 @@ begin
       page := page - 1;
     end if;
     if page <= 0 or looked >= look then
-      return next penstock._looked(place, looked);
+      return next penstock._page_end(place, looked);
       return;
     end if;
   end loop;
-  return next penstock._looked(null, looked);
+  return next penstock._page_end(null, looked);
 end $$;
