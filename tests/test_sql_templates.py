@@ -6,10 +6,13 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
+import psycopg
 import pytest
+from tests.conftest import Connect
 
 import penstock.sql
 from penstock.sql.expand import Expander
@@ -92,7 +95,10 @@ def test_macros_take_arguments_and_nest() -> None:
     )
     [line] = expand(lines_of("f.sql", "select {both({token.segment(f(a, b))}, c | d)};"), macros)
     assert line == "select (f(a, b) & 15) + (c | d);"
-    assert list(expand(lines_of("f.sql", "{many}"), macros)) == ["first,\nsecond"]
+    assert without_markers("\n".join(expand(lines_of("f.sql", "{many}"), macros))) == [
+        "first,",
+        "second",
+    ]
 
 
 def test_a_variant_repeats_the_file_with_its_replacements() -> None:
@@ -182,6 +188,75 @@ def test_every_marker_leads_to_the_line_it_was_made_from() -> None:
             assert begin in line or any(name.strip() in line for name in renamed)
             seen += 1
     assert seen > 300
+
+
+def sources(generated: str) -> Iterator[tuple[str, int, str]]:
+    """The file and the number that the markers give for each line, and the line."""
+    file, number = "", 0
+    for line in generated.splitlines():
+        if marker := re.fullmatch(r"-- from (\S+):(\d+)(?:, segment \d+)?", line):
+            file, number = marker[1], int(marker[2])
+        else:
+            yield file, number, line
+            number += 1
+
+
+def test_markers_lead_into_a_macro_and_back() -> None:
+    layout = (
+        "-- Rows.\n--: define inner as\na,\nb\n--: end\n"
+        "--: define row(t) as\n{t},\n{inner}\n--: end"
+    )
+    macros = definitions(lines_of("row.sql", layout)) | {"ring.last_segment": Macro("0")}
+    text = (
+        "create f\n--: for each segment\nselect {row({slot})} from t\nwhere {inner}\n--: end\nend"
+    )
+    made = "\n".join(expand(lines_of("f.sql", text), macros))
+    assert list(sources(made)) == [
+        ("f.sql", 1, "create f"),
+        ("f.sql", 3, "select"),
+        ("row.sql", 7, "0,"),
+        ("row.sql", 3, "a,"),
+        ("row.sql", 4, "b"),
+        ("f.sql", 3, " from t"),
+        ("f.sql", 4, "where"),
+        ("row.sql", 3, "a,"),
+        ("row.sql", 4, "b"),
+        ("f.sql", 6, "end"),
+    ]
+
+
+def test_every_generated_line_leads_to_its_source() -> None:
+    texts = {
+        str(file.relative_to(SQL)): file.read_text("utf-8").splitlines()
+        for folder in SOURCES
+        for file in (SQL / folder).rglob("*.sql")
+    }
+    branch = re.compile(r"if slot <= \d+ then|else|end if;")
+    seen = 0
+    for name in ("functions.sql", "views.sql", "mdb_queue.sql", "pgmq.sql"):
+        for file, number, line in sources((SQL / "generated" / name).read_text("utf-8")):
+            if not file or not line.strip() or line.startswith("--") or branch.fullmatch(line):
+                continue
+            source = texts[file][number - 1]
+            if "{" not in source and not any(x.startswith("--: variant") for x in texts[file]):
+                assert line == source, f"{file}:{number}"
+                seen += 1
+    assert seen > 10_000
+
+
+def test_the_position_of_an_error_leads_to_the_line_of_the_macro(connect: Connect) -> None:
+    macros = definitions(lines_of("row.sql", "--: define columns as\n1 as a,\n1 / 0 as b\n--: end"))
+    text = (
+        "create function pg_temp.f() returns setof record language sql as $$\n"
+        "select {columns},\n  unknown_column\n$$"
+    )
+    made = "\n".join(expand(lines_of("f.sql", text), macros))
+    with pytest.raises(psycopg.errors.UndefinedColumn) as caught:
+        connect().execute(made)
+    position = int(caught.value.diag.statement_position or 0)
+    at = made[: position - 1].count("\n")
+    markers = sum(line.startswith("-- from ") for line in made.splitlines()[:at])
+    assert list(sources(made))[at - markers][:2] == ("f.sql", 3)
 
 
 def test_the_parameters_reach_the_functions() -> None:

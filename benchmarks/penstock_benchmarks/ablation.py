@@ -170,7 +170,7 @@ MECHANISMS = (
         (
             Change(
                 "functions/claim/sweep.sql",
-                "elsif not ended and age_ms not between 0 and 249 then",
+                "elsif not ended and age_ms not between 0 and {timing.set_aside_ms} then",
                 "elsif false then",
             ),
         ),
@@ -249,7 +249,13 @@ MECHANISMS = (
     Mechanism(
         "early turn of the ring",
         ("disk after a burst of 30,000 messages",),
-        (Change("functions/storage/close_segments.sql", "not between 0 and 10000000", "is null"),),
+        (
+            Change(
+                "functions/storage/close_segments.sql",
+                "not between 0 and {timing.wear_check}",
+                "is null",
+            ),
+        ),
     ),
     Mechanism(
         "first row of a queue",

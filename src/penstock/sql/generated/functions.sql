@@ -2515,7 +2515,9 @@ if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
 -- from functions/claim/claim.sql:126, segment 0
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_0 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_0
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -2530,14 +2532,20 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   claim.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 0
+;
 else
 -- from functions/claim/claim.sql:126, segment 1
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_1 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_1
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -2552,16 +2560,22 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   claim.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 1
+;
 end if;
 else
 if slot <= 2 then
 -- from functions/claim/claim.sql:126, segment 2
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_2 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_2
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -2576,14 +2590,20 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   claim.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 2
+;
 else
 -- from functions/claim/claim.sql:126, segment 3
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_3 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_3
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -2598,18 +2618,24 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   claim.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 3
+;
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
 -- from functions/claim/claim.sql:126, segment 4
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_4 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_4
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -2624,14 +2650,20 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   claim.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 4
+;
 else
 -- from functions/claim/claim.sql:126, segment 5
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_5 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_5
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -2646,16 +2678,22 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   claim.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 5
+;
 end if;
 else
 if slot <= 6 then
 -- from functions/claim/claim.sql:126, segment 6
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_6 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_6
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -2670,15 +2708,21 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   claim.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 6
+;
 else
 if slot <= 7 then
 -- from functions/claim/claim.sql:126, segment 7
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_7 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_7
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -2693,14 +2737,20 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   claim.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 7
+;
 else
 -- from functions/claim/claim.sql:126, segment 8
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_8 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_8
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -2715,11 +2765,15 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   claim.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 8
+;
 end if;
 end if;
 end if;
@@ -2884,7 +2938,9 @@ if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
 -- from functions/claim/claim.sql:126, segment 0
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_0 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_0
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -2899,14 +2955,20 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 0
+;
 else
 -- from functions/claim/claim.sql:126, segment 1
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_1 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_1
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -2921,16 +2983,22 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 1
+;
 end if;
 else
 if slot <= 2 then
 -- from functions/claim/claim.sql:126, segment 2
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_2 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_2
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -2945,14 +3013,20 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 2
+;
 else
 -- from functions/claim/claim.sql:126, segment 3
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_3 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_3
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -2967,18 +3041,24 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 3
+;
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
 -- from functions/claim/claim.sql:126, segment 4
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_4 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_4
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -2993,14 +3073,20 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 4
+;
 else
 -- from functions/claim/claim.sql:126, segment 5
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_5 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_5
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -3015,16 +3101,22 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 5
+;
 end if;
 else
 if slot <= 6 then
 -- from functions/claim/claim.sql:126, segment 6
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_6 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_6
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -3039,15 +3131,21 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 6
+;
 else
 if slot <= 7 then
 -- from functions/claim/claim.sql:126, segment 7
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_7 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_7
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -3062,14 +3160,20 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 7
+;
 else
 -- from functions/claim/claim.sql:126, segment 8
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_8 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_8
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -3084,11 +3188,15 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 8
+;
 end if;
 end if;
 end if;
@@ -3166,8 +3274,11 @@ begin
   if not found then
     perform penstock._fail_unknown_queue(dlq);
   end if;
-  lease_base := lease_base + case when q.name ^@ 'penstock.' then ('x' || right(gen_random_uuid()::text, 11))::bit(44)::bigint << 17
+  lease_base := lease_base +
+-- from layout/token.sql:53
+case when q.name ^@ 'penstock.' then ('x' || right(gen_random_uuid()::text, 11))::bit(44)::bigint << 17
       else bigint '0' end
+-- from functions/claim/claim_dead.sql:22
     + case when q.keep_history > 0 or q.has_members then 16 else 0 end;
   perform penstock._bury_again(q.id, started, count);
   slot := penstock._lock_current();
@@ -3188,11 +3299,15 @@ if slot <= 0 then
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 0
+;
 else
 -- from functions/claim/claim_dead.sql:26, segment 1
   return query
@@ -3208,11 +3323,15 @@ else
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 1
+;
 end if;
 else
 if slot <= 2 then
@@ -3230,11 +3349,15 @@ if slot <= 2 then
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 2
+;
 else
 -- from functions/claim/claim_dead.sql:26, segment 3
   return query
@@ -3250,11 +3373,15 @@ else
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 3
+;
 end if;
 end if;
 else
@@ -3274,11 +3401,15 @@ if slot <= 4 then
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 4
+;
 else
 -- from functions/claim/claim_dead.sql:26, segment 5
   return query
@@ -3294,11 +3425,15 @@ else
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 5
+;
 end if;
 else
 if slot <= 6 then
@@ -3316,11 +3451,15 @@ if slot <= 6 then
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 6
+;
 else
 if slot <= 7 then
 -- from functions/claim/claim_dead.sql:26, segment 7
@@ -3337,11 +3476,15 @@ if slot <= 7 then
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 7
+;
 else
 -- from functions/claim/claim_dead.sql:26, segment 8
   return query
@@ -3357,11 +3500,15 @@ else
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 8
+;
 end if;
 end if;
 end if;
@@ -3385,8 +3532,11 @@ begin
   if not found then
     perform penstock._fail_unknown_queue(dlq);
   end if;
-  lease_base := lease_base + case when q.name ^@ 'penstock.' then ('x' || right(gen_random_uuid()::text, 11))::bit(44)::bigint << 17
+  lease_base := lease_base +
+-- from layout/token.sql:53
+case when q.name ^@ 'penstock.' then ('x' || right(gen_random_uuid()::text, 11))::bit(44)::bigint << 17
       else bigint '0' end
+-- from functions/claim/claim_dead.sql:22
     + case when q.keep_history > 0 or q.has_members then 16 else 0 end;
   perform penstock._bury_again(q.id, started, count);
   slot := penstock._lock_current();
@@ -3407,11 +3557,15 @@ if slot <= 0 then
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead_by_id.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 0
+;
 else
 -- from functions/claim/claim_dead.sql:26, segment 1
   return query
@@ -3427,11 +3581,15 @@ else
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead_by_id.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 1
+;
 end if;
 else
 if slot <= 2 then
@@ -3449,11 +3607,15 @@ if slot <= 2 then
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead_by_id.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 2
+;
 else
 -- from functions/claim/claim_dead.sql:26, segment 3
   return query
@@ -3469,11 +3631,15 @@ else
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead_by_id.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 3
+;
 end if;
 end if;
 else
@@ -3493,11 +3659,15 @@ if slot <= 4 then
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead_by_id.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 4
+;
 else
 -- from functions/claim/claim_dead.sql:26, segment 5
   return query
@@ -3513,11 +3683,15 @@ else
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead_by_id.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 5
+;
 end if;
 else
 if slot <= 6 then
@@ -3535,11 +3709,15 @@ if slot <= 6 then
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead_by_id.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 6
+;
 else
 if slot <= 7 then
 -- from functions/claim/claim_dead.sql:26, segment 7
@@ -3556,11 +3734,15 @@ if slot <= 7 then
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead_by_id.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 7
+;
 else
 -- from functions/claim/claim_dead.sql:26, segment 8
   return query
@@ -3576,11 +3758,15 @@ else
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead_by_id.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 8
+;
 end if;
 end if;
 end if;
@@ -3629,8 +3815,11 @@ begin
   end if;
   perform penstock._in_passing(q);
   -- Not before the sweep: the sequence takes a transaction id once in 32 times, and then the claim may not sweep.
-  lease_base := penstock._lease_number() + case when q.name ^@ 'penstock.' then ('x' || right(gen_random_uuid()::text, 11))::bit(44)::bigint << 17
+  lease_base := penstock._lease_number() +
+-- from layout/token.sql:53
+case when q.name ^@ 'penstock.' then ('x' || right(gen_random_uuid()::text, 11))::bit(44)::bigint << 17
       else bigint '0' end
+-- from functions/claim/claim_special.sql:47
     + case when q.keep_history > 0 or q.has_members then 16 else 0 end;
   allowed := penstock._allowance(q, count);
   wanted := allowed;
@@ -3666,40 +3855,52 @@ if slot <= 1 then
 if slot <= 0 then
 -- from functions/claim/claim_special.sql:78, segment 0
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 0
     from penstock.leased_0 l where l.token = lease_base + 0 order by l.priority desc, l.position;
 else
 -- from functions/claim/claim_special.sql:78, segment 1
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 1
     from penstock.leased_1 l where l.token = lease_base + 1 order by l.priority desc, l.position;
 end if;
 else
 if slot <= 2 then
 -- from functions/claim/claim_special.sql:78, segment 2
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 2
     from penstock.leased_2 l where l.token = lease_base + 2 order by l.priority desc, l.position;
 else
 -- from functions/claim/claim_special.sql:78, segment 3
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 3
     from penstock.leased_3 l where l.token = lease_base + 3 order by l.priority desc, l.position;
 end if;
 end if;
@@ -3708,50 +3909,65 @@ if slot <= 5 then
 if slot <= 4 then
 -- from functions/claim/claim_special.sql:78, segment 4
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 4
     from penstock.leased_4 l where l.token = lease_base + 4 order by l.priority desc, l.position;
 else
 -- from functions/claim/claim_special.sql:78, segment 5
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 5
     from penstock.leased_5 l where l.token = lease_base + 5 order by l.priority desc, l.position;
 end if;
 else
 if slot <= 6 then
 -- from functions/claim/claim_special.sql:78, segment 6
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 6
     from penstock.leased_6 l where l.token = lease_base + 6 order by l.priority desc, l.position;
 else
 if slot <= 7 then
 -- from functions/claim/claim_special.sql:78, segment 7
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 7
     from penstock.leased_7 l where l.token = lease_base + 7 order by l.priority desc, l.position;
 else
 -- from functions/claim/claim_special.sql:78, segment 8
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 8
     from penstock.leased_8 l where l.token = lease_base + 8 order by l.priority desc, l.position;
 end if;
 end if;
@@ -3761,11 +3977,14 @@ end if;
     return;
   end if;
   return query
-  select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+  select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:86
   from (
     select * from penstock.leased_0 where false
 -- from functions/claim/claim_special.sql:89, segment 0
@@ -3830,8 +4049,11 @@ begin
   end if;
   perform penstock._in_passing(q);
   -- Not before the sweep: the sequence takes a transaction id once in 32 times, and then the claim may not sweep.
-  lease_base := penstock._lease_number() + bigint '-9223372036854775808' + case when q.name ^@ 'penstock.' then ('x' || right(gen_random_uuid()::text, 11))::bit(44)::bigint << 17
+  lease_base := penstock._lease_number() + bigint '-9223372036854775808' +
+-- from layout/token.sql:53
+case when q.name ^@ 'penstock.' then ('x' || right(gen_random_uuid()::text, 11))::bit(44)::bigint << 17
       else bigint '0' end
+-- from functions/claim/claim_special.sql:47
     + case when q.keep_history > 0 or q.has_members then 16 else 0 end;
   allowed := penstock._allowance(q, count);
   wanted := allowed;
@@ -3867,40 +4089,52 @@ if slot <= 1 then
 if slot <= 0 then
 -- from functions/claim/claim_special.sql:78, segment 0
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 0
     from penstock.leased_0 l where l.token = lease_base + 0 order by l.priority desc, l.position;
 else
 -- from functions/claim/claim_special.sql:78, segment 1
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 1
     from penstock.leased_1 l where l.token = lease_base + 1 order by l.priority desc, l.position;
 end if;
 else
 if slot <= 2 then
 -- from functions/claim/claim_special.sql:78, segment 2
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 2
     from penstock.leased_2 l where l.token = lease_base + 2 order by l.priority desc, l.position;
 else
 -- from functions/claim/claim_special.sql:78, segment 3
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 3
     from penstock.leased_3 l where l.token = lease_base + 3 order by l.priority desc, l.position;
 end if;
 end if;
@@ -3909,50 +4143,65 @@ if slot <= 5 then
 if slot <= 4 then
 -- from functions/claim/claim_special.sql:78, segment 4
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 4
     from penstock.leased_4 l where l.token = lease_base + 4 order by l.priority desc, l.position;
 else
 -- from functions/claim/claim_special.sql:78, segment 5
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 5
     from penstock.leased_5 l where l.token = lease_base + 5 order by l.priority desc, l.position;
 end if;
 else
 if slot <= 6 then
 -- from functions/claim/claim_special.sql:78, segment 6
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 6
     from penstock.leased_6 l where l.token = lease_base + 6 order by l.priority desc, l.position;
 else
 if slot <= 7 then
 -- from functions/claim/claim_special.sql:78, segment 7
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 7
     from penstock.leased_7 l where l.token = lease_base + 7 order by l.priority desc, l.position;
 else
 -- from functions/claim/claim_special.sql:78, segment 8
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 8
     from penstock.leased_8 l where l.token = lease_base + 8 order by l.priority desc, l.position;
 end if;
 end if;
@@ -3962,11 +4211,14 @@ end if;
     return;
   end if;
   return query
-  select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+  select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:86
   from (
     select * from penstock.leased_0 where false
 -- from functions/claim/claim_special.sql:89, segment 0
@@ -4547,19 +4799,27 @@ declare
   clean  boolean;
 begin
   if alone or pg_relation_size('penstock.grant_0', 'main') = bigint '0' then
-    return array(
+    return
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_0 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:30, segment 0
+;
   end if;
   for turn in 1 .. 100 loop
     begin
-      places := array(
+      places :=
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_0 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:34, segment 0
+;
       select not exists (select from penstock.lane_0 l where l.queue_id = lane_queue and l.priority = lane_rank
         and l.position >= floor
                          and l.position <= case when cardinality(places) < wanted then 9223372036854775807
@@ -4586,19 +4846,27 @@ declare
   clean  boolean;
 begin
   if alone or pg_relation_size('penstock.grant_1', 'main') = bigint '0' then
-    return array(
+    return
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_1 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:30, segment 1
+;
   end if;
   for turn in 1 .. 100 loop
     begin
-      places := array(
+      places :=
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_1 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:34, segment 1
+;
       select not exists (select from penstock.lane_1 l where l.queue_id = lane_queue and l.priority = lane_rank
         and l.position >= floor
                          and l.position <= case when cardinality(places) < wanted then 9223372036854775807
@@ -4625,19 +4893,27 @@ declare
   clean  boolean;
 begin
   if alone or pg_relation_size('penstock.grant_2', 'main') = bigint '0' then
-    return array(
+    return
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_2 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:30, segment 2
+;
   end if;
   for turn in 1 .. 100 loop
     begin
-      places := array(
+      places :=
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_2 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:34, segment 2
+;
       select not exists (select from penstock.lane_2 l where l.queue_id = lane_queue and l.priority = lane_rank
         and l.position >= floor
                          and l.position <= case when cardinality(places) < wanted then 9223372036854775807
@@ -4664,19 +4940,27 @@ declare
   clean  boolean;
 begin
   if alone or pg_relation_size('penstock.grant_3', 'main') = bigint '0' then
-    return array(
+    return
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_3 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:30, segment 3
+;
   end if;
   for turn in 1 .. 100 loop
     begin
-      places := array(
+      places :=
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_3 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:34, segment 3
+;
       select not exists (select from penstock.lane_3 l where l.queue_id = lane_queue and l.priority = lane_rank
         and l.position >= floor
                          and l.position <= case when cardinality(places) < wanted then 9223372036854775807
@@ -4703,19 +4987,27 @@ declare
   clean  boolean;
 begin
   if alone or pg_relation_size('penstock.grant_4', 'main') = bigint '0' then
-    return array(
+    return
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_4 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:30, segment 4
+;
   end if;
   for turn in 1 .. 100 loop
     begin
-      places := array(
+      places :=
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_4 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:34, segment 4
+;
       select not exists (select from penstock.lane_4 l where l.queue_id = lane_queue and l.priority = lane_rank
         and l.position >= floor
                          and l.position <= case when cardinality(places) < wanted then 9223372036854775807
@@ -4742,19 +5034,27 @@ declare
   clean  boolean;
 begin
   if alone or pg_relation_size('penstock.grant_5', 'main') = bigint '0' then
-    return array(
+    return
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_5 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:30, segment 5
+;
   end if;
   for turn in 1 .. 100 loop
     begin
-      places := array(
+      places :=
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_5 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:34, segment 5
+;
       select not exists (select from penstock.lane_5 l where l.queue_id = lane_queue and l.priority = lane_rank
         and l.position >= floor
                          and l.position <= case when cardinality(places) < wanted then 9223372036854775807
@@ -4781,19 +5081,27 @@ declare
   clean  boolean;
 begin
   if alone or pg_relation_size('penstock.grant_6', 'main') = bigint '0' then
-    return array(
+    return
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_6 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:30, segment 6
+;
   end if;
   for turn in 1 .. 100 loop
     begin
-      places := array(
+      places :=
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_6 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:34, segment 6
+;
       select not exists (select from penstock.lane_6 l where l.queue_id = lane_queue and l.priority = lane_rank
         and l.position >= floor
                          and l.position <= case when cardinality(places) < wanted then 9223372036854775807
@@ -4820,19 +5128,27 @@ declare
   clean  boolean;
 begin
   if alone or pg_relation_size('penstock.grant_7', 'main') = bigint '0' then
-    return array(
+    return
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_7 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:30, segment 7
+;
   end if;
   for turn in 1 .. 100 loop
     begin
-      places := array(
+      places :=
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_7 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:34, segment 7
+;
       select not exists (select from penstock.lane_7 l where l.queue_id = lane_queue and l.priority = lane_rank
         and l.position >= floor
                          and l.position <= case when cardinality(places) < wanted then 9223372036854775807
@@ -4859,19 +5175,27 @@ declare
   clean  boolean;
 begin
   if alone or pg_relation_size('penstock.grant_8', 'main') = bigint '0' then
-    return array(
+    return
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_8 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:30, segment 8
+;
   end if;
   for turn in 1 .. 100 loop
     begin
-      places := array(
+      places :=
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_8 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:34, segment 8
+;
       select not exists (select from penstock.lane_8 l where l.queue_id = lane_queue and l.priority = lane_rank
         and l.position >= floor
                          and l.position <= case when cardinality(places) < wanted then 9223372036854775807
@@ -6087,11 +6411,14 @@ if slot <= 0 then
       worker)
     select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
     from held h having count(*) > 0)
-  select h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
+  select
+-- from layout/row.sql:6
+h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
     else penstock._body_json(h.body_slot, h.id) end, case when h.body_slot is null then h.payload_bytes
     else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key, h.priority::integer, h.group_key,
     h.attempt::integer, h.max_attempts::integer, h.enqueued_at, h.lease_until, h.expires_at, h.last_error,
     null::text
+-- from functions/claim/take_in_place.sql:31, segment 0
   from held h order by h.position;
 else
 -- from functions/claim/take_in_place.sql:14, segment 1
@@ -6111,11 +6438,14 @@ else
       worker)
     select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
     from held h having count(*) > 0)
-  select h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
+  select
+-- from layout/row.sql:6
+h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
     else penstock._body_json(h.body_slot, h.id) end, case when h.body_slot is null then h.payload_bytes
     else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key, h.priority::integer, h.group_key,
     h.attempt::integer, h.max_attempts::integer, h.enqueued_at, h.lease_until, h.expires_at, h.last_error,
     null::text
+-- from functions/claim/take_in_place.sql:31, segment 1
   from held h order by h.position;
 end if;
 else
@@ -6137,11 +6467,14 @@ if slot <= 2 then
       worker)
     select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
     from held h having count(*) > 0)
-  select h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
+  select
+-- from layout/row.sql:6
+h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
     else penstock._body_json(h.body_slot, h.id) end, case when h.body_slot is null then h.payload_bytes
     else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key, h.priority::integer, h.group_key,
     h.attempt::integer, h.max_attempts::integer, h.enqueued_at, h.lease_until, h.expires_at, h.last_error,
     null::text
+-- from functions/claim/take_in_place.sql:31, segment 2
   from held h order by h.position;
 else
 -- from functions/claim/take_in_place.sql:14, segment 3
@@ -6161,11 +6494,14 @@ else
       worker)
     select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
     from held h having count(*) > 0)
-  select h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
+  select
+-- from layout/row.sql:6
+h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
     else penstock._body_json(h.body_slot, h.id) end, case when h.body_slot is null then h.payload_bytes
     else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key, h.priority::integer, h.group_key,
     h.attempt::integer, h.max_attempts::integer, h.enqueued_at, h.lease_until, h.expires_at, h.last_error,
     null::text
+-- from functions/claim/take_in_place.sql:31, segment 3
   from held h order by h.position;
 end if;
 end if;
@@ -6189,11 +6525,14 @@ if slot <= 4 then
       worker)
     select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
     from held h having count(*) > 0)
-  select h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
+  select
+-- from layout/row.sql:6
+h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
     else penstock._body_json(h.body_slot, h.id) end, case when h.body_slot is null then h.payload_bytes
     else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key, h.priority::integer, h.group_key,
     h.attempt::integer, h.max_attempts::integer, h.enqueued_at, h.lease_until, h.expires_at, h.last_error,
     null::text
+-- from functions/claim/take_in_place.sql:31, segment 4
   from held h order by h.position;
 else
 -- from functions/claim/take_in_place.sql:14, segment 5
@@ -6213,11 +6552,14 @@ else
       worker)
     select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
     from held h having count(*) > 0)
-  select h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
+  select
+-- from layout/row.sql:6
+h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
     else penstock._body_json(h.body_slot, h.id) end, case when h.body_slot is null then h.payload_bytes
     else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key, h.priority::integer, h.group_key,
     h.attempt::integer, h.max_attempts::integer, h.enqueued_at, h.lease_until, h.expires_at, h.last_error,
     null::text
+-- from functions/claim/take_in_place.sql:31, segment 5
   from held h order by h.position;
 end if;
 else
@@ -6239,11 +6581,14 @@ if slot <= 6 then
       worker)
     select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
     from held h having count(*) > 0)
-  select h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
+  select
+-- from layout/row.sql:6
+h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
     else penstock._body_json(h.body_slot, h.id) end, case when h.body_slot is null then h.payload_bytes
     else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key, h.priority::integer, h.group_key,
     h.attempt::integer, h.max_attempts::integer, h.enqueued_at, h.lease_until, h.expires_at, h.last_error,
     null::text
+-- from functions/claim/take_in_place.sql:31, segment 6
   from held h order by h.position;
 else
 if slot <= 7 then
@@ -6264,11 +6609,14 @@ if slot <= 7 then
       worker)
     select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
     from held h having count(*) > 0)
-  select h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
+  select
+-- from layout/row.sql:6
+h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
     else penstock._body_json(h.body_slot, h.id) end, case when h.body_slot is null then h.payload_bytes
     else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key, h.priority::integer, h.group_key,
     h.attempt::integer, h.max_attempts::integer, h.enqueued_at, h.lease_until, h.expires_at, h.last_error,
     null::text
+-- from functions/claim/take_in_place.sql:31, segment 7
   from held h order by h.position;
 else
 -- from functions/claim/take_in_place.sql:14, segment 8
@@ -6288,11 +6636,14 @@ else
       worker)
     select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
     from held h having count(*) > 0)
-  select h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
+  select
+-- from layout/row.sql:6
+h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
     else penstock._body_json(h.body_slot, h.id) end, case when h.body_slot is null then h.payload_bytes
     else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key, h.priority::integer, h.group_key,
     h.attempt::integer, h.max_attempts::integer, h.enqueued_at, h.lease_until, h.expires_at, h.last_error,
     null::text
+-- from functions/claim/take_in_place.sql:31, segment 8
   from held h order by h.position;
 end if;
 end if;
@@ -14478,30 +14829,53 @@ declare
 begin
   if part = 'scheduled' then
     return query select s.* from penstock.scheduled t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
-      case when t.due_at > now_at then 'scheduled' else 'ready' end, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+      case when t.due_at > now_at then 'scheduled' else 'ready' end,
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, t.due_at, t.ctid::text) s
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:99
+, t.due_at, t.ctid::text) s
     where t.ctid > from_tid and t.ctid < to_tid and t.group_key is null and t.queue_id = any (ids)
-      and penstock._has_text((t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+      and penstock._has_text(
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, pattern, payloads) limit page;
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:101
+, pattern, payloads) limit page;
   elsif part = 'grouped' then
     return query select s.* from penstock.grouped t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
-      case when t.visible_at > now_at then 'scheduled' else 'ready' end, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+      case when t.visible_at > now_at then 'scheduled' else 'ready' end,
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, t.visible_at,
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:104
+, t.visible_at,
       t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text((t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, pattern, payloads) limit page;
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:106
+, pattern, payloads) limit page;
   elsif part = 'dead' then
     return query select s.* from penstock.dead t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), 'dead',
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, t.dead_at, t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text((t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:109
+, t.dead_at, t.ctid::text) s
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, pattern, payloads) limit page;
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:110
+, pattern, payloads) limit page;
   elsif part ^@ 'leased' then
 if slot <= 3 then
 if slot <= 1 then
@@ -14509,44 +14883,72 @@ if slot <= 0 then
 -- from functions/read/search.sql:113, segment 0
     return query select s.* from penstock.leased_0 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, t.lease_until, t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text((t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:115, segment 0
+, t.lease_until, t.ctid::text) s
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, pattern, payloads) limit page;
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:116, segment 0
+, pattern, payloads) limit page;
 else
 -- from functions/read/search.sql:113, segment 1
     return query select s.* from penstock.leased_1 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, t.lease_until, t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text((t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:115, segment 1
+, t.lease_until, t.ctid::text) s
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, pattern, payloads) limit page;
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:116, segment 1
+, pattern, payloads) limit page;
 end if;
 else
 if slot <= 2 then
 -- from functions/read/search.sql:113, segment 2
     return query select s.* from penstock.leased_2 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, t.lease_until, t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text((t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:115, segment 2
+, t.lease_until, t.ctid::text) s
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, pattern, payloads) limit page;
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:116, segment 2
+, pattern, payloads) limit page;
 else
 -- from functions/read/search.sql:113, segment 3
     return query select s.* from penstock.leased_3 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, t.lease_until, t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text((t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:115, segment 3
+, t.lease_until, t.ctid::text) s
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, pattern, payloads) limit page;
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:116, segment 3
+, pattern, payloads) limit page;
 end if;
 end if;
 else
@@ -14555,55 +14957,90 @@ if slot <= 4 then
 -- from functions/read/search.sql:113, segment 4
     return query select s.* from penstock.leased_4 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, t.lease_until, t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text((t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:115, segment 4
+, t.lease_until, t.ctid::text) s
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, pattern, payloads) limit page;
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:116, segment 4
+, pattern, payloads) limit page;
 else
 -- from functions/read/search.sql:113, segment 5
     return query select s.* from penstock.leased_5 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, t.lease_until, t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text((t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:115, segment 5
+, t.lease_until, t.ctid::text) s
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, pattern, payloads) limit page;
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:116, segment 5
+, pattern, payloads) limit page;
 end if;
 else
 if slot <= 6 then
 -- from functions/read/search.sql:113, segment 6
     return query select s.* from penstock.leased_6 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, t.lease_until, t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text((t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:115, segment 6
+, t.lease_until, t.ctid::text) s
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, pattern, payloads) limit page;
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:116, segment 6
+, pattern, payloads) limit page;
 else
 if slot <= 7 then
 -- from functions/read/search.sql:113, segment 7
     return query select s.* from penstock.leased_7 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, t.lease_until, t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text((t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:115, segment 7
+, t.lease_until, t.ctid::text) s
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, pattern, payloads) limit page;
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:116, segment 7
+, pattern, payloads) limit page;
 else
 -- from functions/read/search.sql:113, segment 8
     return query select s.* from penstock.leased_8 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, t.lease_until, t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text((t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:115, segment 8
+, t.lease_until, t.ctid::text) s
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, pattern, payloads) limit page;
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:116, segment 8
+, pattern, payloads) limit page;
 end if;
 end if;
 end if;
@@ -14621,14 +15058,22 @@ if slot <= 0 then
             from penstock.grant_0 g where g.lease_until = to_timestamp((t.hold >> 11) / 1e6::double precision) and g.hold = t.hold limit 1)
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
       cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
-      then 'leased' else 'ready' end, (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      then 'leased' else 'ready' end,
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, case when t.hold = 0 then t.enqueued_at
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:127, segment 0
+, case when t.hold = 0 then t.enqueued_at
       else to_timestamp((t.hold >> 11) / 1e6::double precision) end, t.ctid::text) s
     where t.ctid > from_tid and t.ctid < to_tid and t.group_key is null and t.queue_id = any (ids)
-      and penstock._has_text((e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      and penstock._has_text(
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, pattern, payloads) limit page;
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:130, segment 0
+, pattern, payloads) limit page;
 else
 -- from functions/read/search.sql:120, segment 1
     return query select s.* from penstock.lane_1 t cross join lateral (
@@ -14638,14 +15083,22 @@ else
             from penstock.grant_1 g where g.lease_until = to_timestamp((t.hold >> 11) / 1e6::double precision) and g.hold = t.hold limit 1)
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
       cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
-      then 'leased' else 'ready' end, (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      then 'leased' else 'ready' end,
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, case when t.hold = 0 then t.enqueued_at
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:127, segment 1
+, case when t.hold = 0 then t.enqueued_at
       else to_timestamp((t.hold >> 11) / 1e6::double precision) end, t.ctid::text) s
     where t.ctid > from_tid and t.ctid < to_tid and t.group_key is null and t.queue_id = any (ids)
-      and penstock._has_text((e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      and penstock._has_text(
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, pattern, payloads) limit page;
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:130, segment 1
+, pattern, payloads) limit page;
 end if;
 else
 if slot <= 2 then
@@ -14657,14 +15110,22 @@ if slot <= 2 then
             from penstock.grant_2 g where g.lease_until = to_timestamp((t.hold >> 11) / 1e6::double precision) and g.hold = t.hold limit 1)
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
       cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
-      then 'leased' else 'ready' end, (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      then 'leased' else 'ready' end,
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, case when t.hold = 0 then t.enqueued_at
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:127, segment 2
+, case when t.hold = 0 then t.enqueued_at
       else to_timestamp((t.hold >> 11) / 1e6::double precision) end, t.ctid::text) s
     where t.ctid > from_tid and t.ctid < to_tid and t.group_key is null and t.queue_id = any (ids)
-      and penstock._has_text((e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      and penstock._has_text(
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, pattern, payloads) limit page;
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:130, segment 2
+, pattern, payloads) limit page;
 else
 -- from functions/read/search.sql:120, segment 3
     return query select s.* from penstock.lane_3 t cross join lateral (
@@ -14674,14 +15135,22 @@ else
             from penstock.grant_3 g where g.lease_until = to_timestamp((t.hold >> 11) / 1e6::double precision) and g.hold = t.hold limit 1)
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
       cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
-      then 'leased' else 'ready' end, (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      then 'leased' else 'ready' end,
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, case when t.hold = 0 then t.enqueued_at
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:127, segment 3
+, case when t.hold = 0 then t.enqueued_at
       else to_timestamp((t.hold >> 11) / 1e6::double precision) end, t.ctid::text) s
     where t.ctid > from_tid and t.ctid < to_tid and t.group_key is null and t.queue_id = any (ids)
-      and penstock._has_text((e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      and penstock._has_text(
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, pattern, payloads) limit page;
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:130, segment 3
+, pattern, payloads) limit page;
 end if;
 end if;
 else
@@ -14695,14 +15164,22 @@ if slot <= 4 then
             from penstock.grant_4 g where g.lease_until = to_timestamp((t.hold >> 11) / 1e6::double precision) and g.hold = t.hold limit 1)
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
       cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
-      then 'leased' else 'ready' end, (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      then 'leased' else 'ready' end,
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, case when t.hold = 0 then t.enqueued_at
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:127, segment 4
+, case when t.hold = 0 then t.enqueued_at
       else to_timestamp((t.hold >> 11) / 1e6::double precision) end, t.ctid::text) s
     where t.ctid > from_tid and t.ctid < to_tid and t.group_key is null and t.queue_id = any (ids)
-      and penstock._has_text((e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      and penstock._has_text(
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, pattern, payloads) limit page;
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:130, segment 4
+, pattern, payloads) limit page;
 else
 -- from functions/read/search.sql:120, segment 5
     return query select s.* from penstock.lane_5 t cross join lateral (
@@ -14712,14 +15189,22 @@ else
             from penstock.grant_5 g where g.lease_until = to_timestamp((t.hold >> 11) / 1e6::double precision) and g.hold = t.hold limit 1)
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
       cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
-      then 'leased' else 'ready' end, (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      then 'leased' else 'ready' end,
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, case when t.hold = 0 then t.enqueued_at
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:127, segment 5
+, case when t.hold = 0 then t.enqueued_at
       else to_timestamp((t.hold >> 11) / 1e6::double precision) end, t.ctid::text) s
     where t.ctid > from_tid and t.ctid < to_tid and t.group_key is null and t.queue_id = any (ids)
-      and penstock._has_text((e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      and penstock._has_text(
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, pattern, payloads) limit page;
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:130, segment 5
+, pattern, payloads) limit page;
 end if;
 else
 if slot <= 6 then
@@ -14731,14 +15216,22 @@ if slot <= 6 then
             from penstock.grant_6 g where g.lease_until = to_timestamp((t.hold >> 11) / 1e6::double precision) and g.hold = t.hold limit 1)
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
       cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
-      then 'leased' else 'ready' end, (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      then 'leased' else 'ready' end,
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, case when t.hold = 0 then t.enqueued_at
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:127, segment 6
+, case when t.hold = 0 then t.enqueued_at
       else to_timestamp((t.hold >> 11) / 1e6::double precision) end, t.ctid::text) s
     where t.ctid > from_tid and t.ctid < to_tid and t.group_key is null and t.queue_id = any (ids)
-      and penstock._has_text((e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      and penstock._has_text(
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, pattern, payloads) limit page;
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:130, segment 6
+, pattern, payloads) limit page;
 else
 if slot <= 7 then
 -- from functions/read/search.sql:120, segment 7
@@ -14749,14 +15242,22 @@ if slot <= 7 then
             from penstock.grant_7 g where g.lease_until = to_timestamp((t.hold >> 11) / 1e6::double precision) and g.hold = t.hold limit 1)
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
       cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
-      then 'leased' else 'ready' end, (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      then 'leased' else 'ready' end,
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, case when t.hold = 0 then t.enqueued_at
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:127, segment 7
+, case when t.hold = 0 then t.enqueued_at
       else to_timestamp((t.hold >> 11) / 1e6::double precision) end, t.ctid::text) s
     where t.ctid > from_tid and t.ctid < to_tid and t.group_key is null and t.queue_id = any (ids)
-      and penstock._has_text((e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      and penstock._has_text(
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, pattern, payloads) limit page;
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:130, segment 7
+, pattern, payloads) limit page;
 else
 -- from functions/read/search.sql:120, segment 8
     return query select s.* from penstock.lane_8 t cross join lateral (
@@ -14766,14 +15267,22 @@ else
             from penstock.grant_8 g where g.lease_until = to_timestamp((t.hold >> 11) / 1e6::double precision) and g.hold = t.hold limit 1)
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
       cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
-      then 'leased' else 'ready' end, (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      then 'leased' else 'ready' end,
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, case when t.hold = 0 then t.enqueued_at
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:127, segment 8
+, case when t.hold = 0 then t.enqueued_at
       else to_timestamp((t.hold >> 11) / 1e6::double precision) end, t.ctid::text) s
     where t.ctid > from_tid and t.ctid < to_tid and t.group_key is null and t.queue_id = any (ids)
-      and penstock._has_text((e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      and penstock._has_text(
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, pattern, payloads) limit page;
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:130, segment 8
+, pattern, payloads) limit page;
 end if;
 end if;
 end if;
@@ -15744,7 +16253,8 @@ begin
     returning id, enqueued_at, first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, worker, key,
       group_key, headers, payload, payload_bytes, last_error),
   logged as (
-    insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -15752,6 +16262,7 @@ begin
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack.sql:19, segment 0
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
   select g.id, (select q.has_members from penstock.queue q where q.id = g.queue_id) into settled, has_members
   from gone g;
@@ -15774,7 +16285,8 @@ begin
     returning id, enqueued_at, first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, worker, key,
       group_key, headers, payload, payload_bytes, last_error),
   logged as (
-    insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -15782,6 +16294,7 @@ begin
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack.sql:19, segment 1
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
   select g.id, (select q.has_members from penstock.queue q where q.id = g.queue_id) into settled, has_members
   from gone g;
@@ -15804,7 +16317,8 @@ begin
     returning id, enqueued_at, first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, worker, key,
       group_key, headers, payload, payload_bytes, last_error),
   logged as (
-    insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -15812,6 +16326,7 @@ begin
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack.sql:19, segment 2
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
   select g.id, (select q.has_members from penstock.queue q where q.id = g.queue_id) into settled, has_members
   from gone g;
@@ -15834,7 +16349,8 @@ begin
     returning id, enqueued_at, first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, worker, key,
       group_key, headers, payload, payload_bytes, last_error),
   logged as (
-    insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -15842,6 +16358,7 @@ begin
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack.sql:19, segment 3
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
   select g.id, (select q.has_members from penstock.queue q where q.id = g.queue_id) into settled, has_members
   from gone g;
@@ -15864,7 +16381,8 @@ begin
     returning id, enqueued_at, first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, worker, key,
       group_key, headers, payload, payload_bytes, last_error),
   logged as (
-    insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -15872,6 +16390,7 @@ begin
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack.sql:19, segment 4
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
   select g.id, (select q.has_members from penstock.queue q where q.id = g.queue_id) into settled, has_members
   from gone g;
@@ -15894,7 +16413,8 @@ begin
     returning id, enqueued_at, first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, worker, key,
       group_key, headers, payload, payload_bytes, last_error),
   logged as (
-    insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -15902,6 +16422,7 @@ begin
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack.sql:19, segment 5
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
   select g.id, (select q.has_members from penstock.queue q where q.id = g.queue_id) into settled, has_members
   from gone g;
@@ -15924,7 +16445,8 @@ begin
     returning id, enqueued_at, first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, worker, key,
       group_key, headers, payload, payload_bytes, last_error),
   logged as (
-    insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -15932,6 +16454,7 @@ begin
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack.sql:19, segment 6
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
   select g.id, (select q.has_members from penstock.queue q where q.id = g.queue_id) into settled, has_members
   from gone g;
@@ -15954,7 +16477,8 @@ begin
     returning id, enqueued_at, first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, worker, key,
       group_key, headers, payload, payload_bytes, last_error),
   logged as (
-    insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -15962,6 +16486,7 @@ begin
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack.sql:19, segment 7
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
   select g.id, (select q.has_members from penstock.queue q where q.id = g.queue_id) into settled, has_members
   from gone g;
@@ -15984,7 +16509,8 @@ begin
     returning id, enqueued_at, first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, worker, key,
       group_key, headers, payload, payload_bytes, last_error),
   logged as (
-    insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -15992,6 +16518,7 @@ begin
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack.sql:19, segment 8
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
   select g.id, (select q.has_members from penstock.queue q where q.id = g.queue_id) into settled, has_members
   from gone g;
@@ -16499,7 +17026,8 @@ if slot <= 0 then
                                          where g.lease_until = penstock._hold_until(l.hold) and g.hold = l.hold
                                            limit 1) g on true),
       logged as (
-        insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -16507,6 +17035,7 @@ if slot <= 0 then
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack_many.sql:113, segment 0
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 else
@@ -16540,7 +17069,8 @@ else
                                          where g.lease_until = penstock._hold_until(l.hold) and g.hold = l.hold
                                            limit 1) g on true),
       logged as (
-        insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -16548,6 +17078,7 @@ else
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack_many.sql:113, segment 1
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 end if;
@@ -16583,7 +17114,8 @@ if slot <= 2 then
                                          where g.lease_until = penstock._hold_until(l.hold) and g.hold = l.hold
                                            limit 1) g on true),
       logged as (
-        insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -16591,6 +17123,7 @@ if slot <= 2 then
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack_many.sql:113, segment 2
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 else
@@ -16624,7 +17157,8 @@ else
                                          where g.lease_until = penstock._hold_until(l.hold) and g.hold = l.hold
                                            limit 1) g on true),
       logged as (
-        insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -16632,6 +17166,7 @@ else
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack_many.sql:113, segment 3
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 end if;
@@ -16669,7 +17204,8 @@ if slot <= 4 then
                                          where g.lease_until = penstock._hold_until(l.hold) and g.hold = l.hold
                                            limit 1) g on true),
       logged as (
-        insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -16677,6 +17213,7 @@ if slot <= 4 then
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack_many.sql:113, segment 4
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 else
@@ -16710,7 +17247,8 @@ else
                                          where g.lease_until = penstock._hold_until(l.hold) and g.hold = l.hold
                                            limit 1) g on true),
       logged as (
-        insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -16718,6 +17256,7 @@ else
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack_many.sql:113, segment 5
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 end if;
@@ -16753,7 +17292,8 @@ if slot <= 6 then
                                          where g.lease_until = penstock._hold_until(l.hold) and g.hold = l.hold
                                            limit 1) g on true),
       logged as (
-        insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -16761,6 +17301,7 @@ if slot <= 6 then
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack_many.sql:113, segment 6
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 else
@@ -16795,7 +17336,8 @@ if slot <= 7 then
                                          where g.lease_until = penstock._hold_until(l.hold) and g.hold = l.hold
                                            limit 1) g on true),
       logged as (
-        insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -16803,6 +17345,7 @@ if slot <= 7 then
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack_many.sql:113, segment 7
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 else
@@ -16836,7 +17379,8 @@ else
                                          where g.lease_until = penstock._hold_until(l.hold) and g.hold = l.hold
                                            limit 1) g on true),
       logged as (
-        insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -16844,6 +17388,7 @@ else
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack_many.sql:113, segment 8
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 end if;
@@ -17323,14 +17868,17 @@ begin
       m.payload := penstock._body_json(m.body_slot, m.id);
       m.payload_bytes := penstock._body_bytes(m.body_slot, m.id);
     end if;
-    insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), m.id, q.name, state, m.enqueued_at,
       m.first_claimed_at, m.claimed_at, clock_timestamp(), m.attempt, m.max_attempts, m.priority,
       coalesce(octet_length(m.payload_bytes), octet_length(m.payload::text)),
       coalesce(octet_length(m.headers::text), 0), m.worker, m.key, m.group_key, coalesce(reason, m.last_error), m.headers,
-      m.payload, m.payload_bytes;
+      m.payload, m.payload_bytes
+-- from functions/settle/finish.sql:14
+;
   end if;
   if m.body_slot is not null then
     perform penstock._drop_body(m.body_slot, m.id);
@@ -17742,8 +18290,12 @@ begin
         slot := substr(live, i, 1);
         while taken < allowed and bytes < most_bytes loop
           -- Each portion has its own token, so that measuring one portion does not include the earlier ones.
-          lease := penstock._lease_number() + case when q.name ^@ 'penstock.' then ('x' || right(gen_random_uuid()::text, 11))::bit(44)::bigint << 17
-      else bigint '0' end + keeps + slot;
+          lease := penstock._lease_number() +
+-- from layout/token.sql:53
+case when q.name ^@ 'penstock.' then ('x' || right(gen_random_uuid()::text, 11))::bit(44)::bigint << 17
+      else bigint '0' end
+-- from functions/spark/claim.sql:72
+ + keeps + slot;
           n := penstock._take_special(slot, q, lane, least(allowed - taken, piece), lease, until, worker);
           exit when n = 0;
           tokens := tokens || lease;
@@ -19023,7 +19575,8 @@ if slot <= 0 then
       delete from penstock.leased_0 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and (l.headers is null or not l.headers ? 'penstock-batch') returning l.*),
     logged as (
-      insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -19031,6 +19584,7 @@ if slot <= 0 then
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/spark/settle.sql:96, segment 0
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
     settled := settled + n;
@@ -19045,7 +19599,8 @@ else
       delete from penstock.leased_1 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and (l.headers is null or not l.headers ? 'penstock-batch') returning l.*),
     logged as (
-      insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -19053,6 +19608,7 @@ else
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/spark/settle.sql:96, segment 1
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
     settled := settled + n;
@@ -19069,7 +19625,8 @@ if slot <= 2 then
       delete from penstock.leased_2 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and (l.headers is null or not l.headers ? 'penstock-batch') returning l.*),
     logged as (
-      insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -19077,6 +19634,7 @@ if slot <= 2 then
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/spark/settle.sql:96, segment 2
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
     settled := settled + n;
@@ -19091,7 +19649,8 @@ else
       delete from penstock.leased_3 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and (l.headers is null or not l.headers ? 'penstock-batch') returning l.*),
     logged as (
-      insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -19099,6 +19658,7 @@ else
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/spark/settle.sql:96, segment 3
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
     settled := settled + n;
@@ -19117,7 +19677,8 @@ if slot <= 4 then
       delete from penstock.leased_4 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and (l.headers is null or not l.headers ? 'penstock-batch') returning l.*),
     logged as (
-      insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -19125,6 +19686,7 @@ if slot <= 4 then
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/spark/settle.sql:96, segment 4
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
     settled := settled + n;
@@ -19139,7 +19701,8 @@ else
       delete from penstock.leased_5 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and (l.headers is null or not l.headers ? 'penstock-batch') returning l.*),
     logged as (
-      insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -19147,6 +19710,7 @@ else
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/spark/settle.sql:96, segment 5
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
     settled := settled + n;
@@ -19163,7 +19727,8 @@ if slot <= 6 then
       delete from penstock.leased_6 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and (l.headers is null or not l.headers ? 'penstock-batch') returning l.*),
     logged as (
-      insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -19171,6 +19736,7 @@ if slot <= 6 then
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/spark/settle.sql:96, segment 6
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
     settled := settled + n;
@@ -19186,7 +19752,8 @@ if slot <= 7 then
       delete from penstock.leased_7 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and (l.headers is null or not l.headers ? 'penstock-batch') returning l.*),
     logged as (
-      insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -19194,6 +19761,7 @@ if slot <= 7 then
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/spark/settle.sql:96, segment 7
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
     settled := settled + n;
@@ -19208,7 +19776,8 @@ else
       delete from penstock.leased_8 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and (l.headers is null or not l.headers ? 'penstock-batch') returning l.*),
     logged as (
-      insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -19216,6 +19785,7 @@ else
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/spark/settle.sql:96, segment 8
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
     settled := settled + n;

@@ -57,6 +57,7 @@ for each row execute function mdb_queue._change_queue();
 --
 -- Locks: as penstock.claim. Indexes: see _rows and _all_rows.
 
+-- from contracts/mdb_queue/20_rows.sql:23
 do $type$
 begin
   if to_regtype('mdb_queue.message') is null then
