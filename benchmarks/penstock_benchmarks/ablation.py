@@ -236,6 +236,35 @@ MECHANISMS = (
         (Change("functions/storage/body.sql", "> 1000", "> 100000000"),),
     ),
     Mechanism(
+        "time slots of history",
+        ("wal of removing the history of 20,000 messages", "disk after removing that history"),
+        (
+            Change(
+                "functions/storage/history_slots.sql",
+                "execute format('truncate penstock.history_log_%1$s, penstock.attempt_log_%1$s', "
+                "slot);",
+                "execute format('delete from penstock.history_log_%1$s', slot);\n"
+                "  execute format('delete from penstock.attempt_log_%1$s', slot);",
+            ),
+        ),
+    ),
+    Mechanism(
+        "recognising autocommit",
+        ("transaction ids of 200 claims without prepared statements",),
+        (
+            Change(
+                "functions/claim/claim.sql",
+                "current_setting('penstock.alone', true) = 'on'",
+                "false",
+            ),
+            Change(
+                "functions/common/transaction.sql",
+                "coalesce(current_setting('penstock.alone', true) = 'on', false)",
+                "false",
+            ),
+        ),
+    ),
+    Mechanism(
         "overflow segment",
         ("disk after 400,000 messages next to long leases",),
         (
