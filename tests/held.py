@@ -11,23 +11,23 @@ HOLD_FROM = 2
 
 # A grant and its messages end at one moment. A changed row is not at the location in its token any
 # longer, so its lease is lost, as if a consumer had claimed it again.
-RUN_OUT = """
+RUN_OUT = Expander().text("""
 do $$
 declare
   at      timestamptz := clock_timestamp() - interval '1 millisecond';
-  step    bigint := penstock._hold_at(at) >> 11;
-  held_as text := 'hold = ' || (step << 11) || ' | (hold & 2047)';
+  until   bigint := {hold.time(at)};
+  held_as text := 'hold = ' || until || ' | (hold & {hold.below_time})';
 begin
   for slot in 0..8 loop
     execute 'update penstock.leased_' || slot || ' set lease_until = $1' using at;
     execute 'update penstock.lane_' || slot || ' set ' || held_as || ' where hold <> 0';
     execute 'update penstock.grant_' || slot || ' set lease_until = $1, ' || held_as
-      using penstock._hold_until(step << 11);
+      using {hold.until(until)};
   end loop;
   -- Claims look for expired leases again.
   perform setval(q.sweep_register, 0) from penstock.queue q;
 end $$
-"""
+""")
 """Lets every lease expire, as if the time had passed."""
 
 

@@ -6,10 +6,13 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
+import psycopg
 import pytest
+from tests.conftest import Connect
 
 import penstock.sql
 from penstock.sql.expand import Expander
@@ -53,6 +56,12 @@ def test_the_layout_of_the_ring_says_how_many_segments_there_are() -> None:
         list(expand(lines_of("f.sql", text), {}))
 
 
+def test_the_layout_of_history_says_how_many_slots_there_are() -> None:
+    lines = lines_of("f.sql", "--: for each history slot\n{slot}\n--: end")
+    made = "\n".join(expand(lines, {"history.last_slot": Macro("2")}))
+    assert without_markers(made) == ["0", "1", "2"]
+
+
 @pytest.mark.parametrize("slot", range(9))
 def test_a_branch_reaches_its_segment_in_four_comparisons(slot: int) -> None:
     lines = without_markers(expanded("--: branch on slot\ncall {slot};\n--: end"))
@@ -86,7 +95,10 @@ def test_macros_take_arguments_and_nest() -> None:
     )
     [line] = expand(lines_of("f.sql", "select {both({token.segment(f(a, b))}, c | d)};"), macros)
     assert line == "select (f(a, b) & 15) + (c | d);"
-    assert list(expand(lines_of("f.sql", "{many}"), macros)) == ["first,\nsecond"]
+    assert without_markers("\n".join(expand(lines_of("f.sql", "{many}"), macros))) == [
+        "first,",
+        "second",
+    ]
 
 
 def test_a_variant_repeats_the_file_with_its_replacements() -> None:
@@ -178,6 +190,75 @@ def test_every_marker_leads_to_the_line_it_was_made_from() -> None:
     assert seen > 300
 
 
+def sources(generated: str) -> Iterator[tuple[str, int, str]]:
+    """The file and the number that the markers give for each line, and the line."""
+    file, number = "", 0
+    for line in generated.splitlines():
+        if marker := re.fullmatch(r"-- from (\S+):(\d+)(?:, segment \d+)?", line):
+            file, number = marker[1], int(marker[2])
+        else:
+            yield file, number, line
+            number += 1
+
+
+def test_markers_lead_into_a_macro_and_back() -> None:
+    layout = (
+        "-- Rows.\n--: define inner as\na,\nb\n--: end\n"
+        "--: define row(t) as\n{t},\n{inner}\n--: end"
+    )
+    macros = definitions(lines_of("row.sql", layout)) | {"ring.last_segment": Macro("0")}
+    text = (
+        "create f\n--: for each segment\nselect {row({slot})} from t\nwhere {inner}\n--: end\nend"
+    )
+    made = "\n".join(expand(lines_of("f.sql", text), macros))
+    assert list(sources(made)) == [
+        ("f.sql", 1, "create f"),
+        ("f.sql", 3, "select"),
+        ("row.sql", 7, "0,"),
+        ("row.sql", 3, "a,"),
+        ("row.sql", 4, "b"),
+        ("f.sql", 3, " from t"),
+        ("f.sql", 4, "where"),
+        ("row.sql", 3, "a,"),
+        ("row.sql", 4, "b"),
+        ("f.sql", 6, "end"),
+    ]
+
+
+def test_every_generated_line_leads_to_its_source() -> None:
+    texts = {
+        str(file.relative_to(SQL)): file.read_text("utf-8").splitlines()
+        for folder in SOURCES
+        for file in (SQL / folder).rglob("*.sql")
+    }
+    branch = re.compile(r"if slot <= \d+ then|else|end if;")
+    seen = 0
+    for name in ("functions.sql", "views.sql", "mdb_queue.sql", "pgmq.sql"):
+        for file, number, line in sources((SQL / "generated" / name).read_text("utf-8")):
+            if not file or not line.strip() or line.startswith("--") or branch.fullmatch(line):
+                continue
+            source = texts[file][number - 1]
+            if "{" not in source and not any(x.startswith("--: variant") for x in texts[file]):
+                assert line == source, f"{file}:{number}"
+                seen += 1
+    assert seen > 10_000
+
+
+def test_the_position_of_an_error_leads_to_the_line_of_the_macro(connect: Connect) -> None:
+    macros = definitions(lines_of("row.sql", "--: define columns as\n1 as a,\n1 / 0 as b\n--: end"))
+    text = (
+        "create function pg_temp.f() returns setof record language sql as $$\n"
+        "select {columns},\n  unknown_column\n$$"
+    )
+    made = "\n".join(expand(lines_of("f.sql", text), macros))
+    with pytest.raises(psycopg.errors.UndefinedColumn) as caught:
+        connect().execute(made)
+    position = int(caught.value.diag.statement_position or 0)
+    at = made[: position - 1].count("\n")
+    markers = sum(line.startswith("-- from ") for line in made.splitlines()[:at])
+    assert list(sources(made))[at - markers][:2] == ("f.sql", 3)
+
+
 def test_the_parameters_reach_the_functions() -> None:
     claim = Expander(hold_from=3, clock="penstock._clock()").file("functions/claim/claim.sql")
     assert "claim.count < 3" in claim
@@ -200,17 +281,68 @@ def test_every_definition_of_the_layout_is_used() -> None:
 
 
 def test_magic_numbers_stand_in_the_layout_only() -> None:
-    """Bits of tokens and registers, lock keys, the digits of the ring, and times of claims."""
-    magic = re.compile(
-        r"4611686018427387904|922337203685477580[78]|18856956\d\d|16777215|1048575|\b32768\b"
-        r"|& (?:1|7|15|16|31|255)\b|(?:>>|<<) (?:3|4|5|6|11|14|19|20|21|22|24|45|48)\b|, '9'"
-        r"|% (?:10\b|bigint '10')|'PS001' then|sqlstate 'PS"
-        r"|'\d+ microseconds'|float8 '(?:5e5|1\.5e6|1\.05e7)'|\b6[01]000000\b"
-    )
-    for folder in set(SOURCES) - {"layout"}:
-        for file in (SQL / folder).rglob("*.sql"):
-            found = [line for line in file.read_text("utf-8").splitlines() if magic.search(line)]
-            assert found == [], file
+    """Bits of tokens and registers, lock keys, digits of the ring, slots, and times of claims."""
+    found = [
+        f"{file.relative_to(SQL)}: {line}"
+        for folder in SOURCES
+        if folder != "layout"
+        for file in (SQL / folder).rglob("*.sql")
+        if "extension" not in file.parts
+        for line in file.read_text("utf-8").splitlines()
+        if is_magic(line, in_engine=file.parent.name in ENGINE)
+    ]
+    assert found == []
+
+
+# Areas of functions/ that work on tokens, registers, segments and times in microseconds.
+ENGINE = {"common", "storage", "enqueue", "claim", "settle", "background"}
+MAGIC = re.compile(
+    # Shifts and masks by any number, digits of the ring, slots, SQLSTATEs, and short times.
+    r"(?:<<|>>|[^|]\||&) ?(?:bigint '|~)?\d|% (?:10\b|16\b|bigint ')|, '9'|generate_series\(0, \d"
+    r"|'PS001' then|sqlstate 'PS|'\d+ microseconds'|float8 '(?:5e5|1\.5e6|1\.05e7)'"
+    r"|\b18856956\d\d\b|\b32768\b"
+    # Numbers in sums and comparisons with times.
+    r"|_[mu]s [-+] \d{2,}\b|_[mu]s (?:not )?between \d+ and \d+"
+)
+# The limits of arguments, which error messages and docs/reference name, and SQLSTATE 42501.
+LIMITS = {"10000", "43200", "65536", "16384", "32767", "42501"}
+
+
+def is_magic(line: str, *, in_engine: bool) -> bool:
+    """In the engine every remainder and every number of five digits has a name, too."""
+    code = line.split("--")[0]
+    named = set(re.findall(r"% \d{1,4}\b|\b\d{5,}\b", code)) - LIMITS - {"% 1"}
+    return bool(MAGIC.search(code) or (named and in_engine) or re.search(r"\b\d{15,}\b", code))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "where token & 15 = 3",
+        "hold := at >> 11;",
+        "return now_us - 10000 > 0;",
+        "if until_us - seen not between -3600000000 and 100000 then",
+        "elsif age_ms not between 0 and 249 then",
+        "and pg_relation_size(lane) > 2097152;",
+        "select s from generate_series(0, 15) s order by (s + 16) % 16;",
+        "perform pg_advisory_xact_lock(1885695603, 2);",
+    ],
+)
+def test_a_magic_number_is_found(line: str) -> None:
+    assert is_magic(line, in_engine=True)
+
+
+def test_tests_take_the_bits_of_tokens_from_the_layout() -> None:
+    bits = re.compile(r"(?:<<|>>) ?(?:5|11|17|2[0-2]|45|48)\b|& ?(?:15|16|31|2047|131070)\b")
+    found = [
+        f"{file.relative_to(ROOT)}: {line.strip()}"
+        for folder in ("tests", "benchmarks")
+        for file in (ROOT / folder).rglob("*.py")
+        if file != Path(__file__)
+        for line in file.read_text("utf-8").splitlines()
+        if bits.search(line)
+    ]
+    assert found == []
 
 
 def test_history_is_written_by_one_statement() -> None:
@@ -254,4 +386,4 @@ def test_every_function_file_begins_with_what_it_does() -> None:
         header = re.match(r"(?:-- ?.*\n)+", file.read_text("utf-8"))
         assert header, file
         assert re.search(r"\bLocks\b", header[0]), file
-        assert re.search(r"\b(?:Uses?|[Ii]ndex(?:es)?|[Rr]eads)\b", header[0]), file
+        assert re.search(r"\b(?:Uses?|[Ii]ndex(?:es)?|[Rr]eads|[Ss]cans)\b", header[0]), file

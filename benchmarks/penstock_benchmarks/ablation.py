@@ -170,7 +170,7 @@ MECHANISMS = (
         (
             Change(
                 "functions/claim/sweep.sql",
-                "elsif not ended and age_ms not between 0 and 249 then",
+                "elsif not ended and age_ms not between 0 and {timing.set_aside_ms} then",
                 "elsif false then",
             ),
         ),
@@ -236,6 +236,35 @@ MECHANISMS = (
         (Change("functions/storage/body.sql", "> 1000", "> 100000000"),),
     ),
     Mechanism(
+        "time slots of history",
+        ("wal of removing the history of 20,000 messages", "disk after removing that history"),
+        (
+            Change(
+                "functions/storage/history_slots.sql",
+                "execute format('truncate penstock.history_log_%1$s, penstock.attempt_log_%1$s', "
+                "slot);",
+                "execute format('delete from penstock.history_log_%1$s', slot);\n"
+                "  execute format('delete from penstock.attempt_log_%1$s', slot);",
+            ),
+        ),
+    ),
+    Mechanism(
+        "recognising autocommit",
+        ("transaction ids of 200 claims without prepared statements",),
+        (
+            Change(
+                "functions/claim/claim.sql",
+                "current_setting('penstock.alone', true) = 'on'",
+                "false",
+            ),
+            Change(
+                "functions/common/transaction.sql",
+                "coalesce(current_setting('penstock.alone', true) = 'on', false)",
+                "false",
+            ),
+        ),
+    ),
+    Mechanism(
         "overflow segment",
         ("disk after 400,000 messages next to long leases",),
         (
@@ -249,7 +278,13 @@ MECHANISMS = (
     Mechanism(
         "early turn of the ring",
         ("disk after a burst of 30,000 messages",),
-        (Change("functions/storage/close_segments.sql", "not between 0 and 10000000", "is null"),),
+        (
+            Change(
+                "functions/storage/close_segments.sql",
+                "not between 0 and {timing.wear_check}",
+                "is null",
+            ),
+        ),
     ),
     Mechanism(
         "first row of a queue",

@@ -20,6 +20,7 @@ _POLLS = 200
 _PINNED_MESSAGES = 20_000
 _DISK_MESSAGES = 200_000
 _BURST = 30_000
+_FINISHED_MESSAGES = 20_000
 _DAMAGED_SECONDS = 3.0
 
 
@@ -247,6 +248,35 @@ def _pinned(dsn: str) -> Iterator[None]:
         yield
 
 
+def _wal_of_removal(connection: Connection, dsn: str) -> float:
+    with _removed_history(connection) as kilobytes:
+        return kilobytes
+
+
+def _disk_after_removal(connection: Connection, dsn: str) -> float:
+    with _removed_history(connection):
+        return _megabytes(connection)
+
+
+@contextmanager
+def _removed_history(connection: Connection) -> Iterator[float]:
+    """Removes the history of a slot that is older than its queue keeps. Yields the WAL in kB."""
+    older = "update penstock.history_slot set begun_at = begun_at - interval '3 days'"
+    lsn = "select pg_current_wal_insert_lsn() - '0/0'"
+    connection.execute("set synchronous_commit = off")
+    connection.execute("select penstock.set_queue('work', '{\"keep_history\": 1}')")
+    for _ in range(_FINISHED_MESSAGES // 1000):
+        cycle(connection, 1000)
+    for _ in range(2):  # the first turn begins the next slot, which is old after another three days
+        connection.execute(older)
+        connection.execute("checkpoint")
+        began = value(connection, lsn)
+        value(connection, "select penstock._turn_history()")
+        spent = float(value(connection, lsn) - began) / 1024
+    connection.execute("select penstock.set_queue('work', '{\"keep_history\": 0}')")
+    yield spent
+
+
 def _lost_below_floors(connection: Connection, dsn: str) -> float:
     """Floors that stand too high, as after a restore."""
     sent = 5
@@ -288,6 +318,8 @@ SCENARIOS = {
     "cpu of an enqueue under max_depth, 5,000 waiting": Scenario(
         _cpu_of_bounded_enqueue, "us", rounds=2
     ),
+    "wal of removing the history of 20,000 messages": Scenario(_wal_of_removal, "kB", rounds=2),
+    "disk after removing that history": Scenario(_disk_after_removal, "MB", 1, rounds=1),
     "messages not found within 3 s of damaged floors": Scenario(
         _lost_below_floors, "of 5", rounds=1
     ),

@@ -32,6 +32,7 @@ _NEXT_TO_A_LONG_COMMIT = 20_000
 _CLAIMS_OF_A_BLOCK = 300
 _OPEN_SECONDS = 1.0
 _TIMED_CLAIMS = 300
+_COUNTED_CLAIMS = 200
 # With this setting of the database, the claims of clients wait for the disk.
 CLAIMS_WAIT = "penstock_ablation.claims_wait"
 _CLAIM = "select id, token from penstock.claim('work', %s)"
@@ -117,6 +118,26 @@ def _time_of_a_claim(connection: Connection, dsn: str) -> float:
         spent.append(time.monotonic() - began)
         value(connection, _ACK, [row[0] for row in lease], [row[1] for row in lease])
     return median(spent) * 1000
+
+
+def _xids_of_claims(connection: Connection, dsn: str) -> float:
+    """Claims of clients behind a pooler, next to messages that are leased in place."""
+    query = "select pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
+    command = claim("work")
+    value(
+        connection,
+        "select count(*)"
+        " from penstock.enqueue_many('work', array_fill('1'::jsonb, array[%s::int]))",
+        _COUNTED_CLAIMS + 20,
+    )
+    leases = connection.execute(_CLAIM, (20,)).fetchall()
+    began = value(connection, query)
+    for _ in range(_COUNTED_CLAIMS):
+        rows = connection.execute(command.alone, command.params, prepare=False).fetchall()
+        leases += [(row[0], row[1]) for row in rows]
+    taken = value(connection, query) - began
+    value(connection, _ACK, [row[0] for row in leases], [row[1] for row in leases])
+    return float(taken)
 
 
 def _enqueue_one(dsn: str, sent: list[float]) -> None:
@@ -244,6 +265,9 @@ SCENARIOS = {
     ),
     "delivery to a waiting consumer, median": Scenario(
         _delivery_to_a_waiting_consumer, "ms", 1, rounds=1
+    ),
+    "transaction ids of 200 claims without prepared statements": Scenario(
+        _xids_of_claims, "", rounds=3
     ),
     "time of a claim and its commit, median": Scenario(_time_of_a_claim, "ms", 2, rounds=3),
     "longest ack next to a block that is open for a second": Scenario(

@@ -19,7 +19,7 @@ from .arena import Arena, Scenario, Times
 from .crew import faketime_library
 from .scenarios import SCENARIOS
 from .server import program_of
-from .versions import default_revision
+from .versions import commit_of
 
 LONG = Times(rate=800, warm=5, window=20, fault=10, recover=180)
 SHORT = Times(rate=200, warm=1, window=2, fault=2, recover=60)
@@ -42,7 +42,7 @@ def main() -> int:
     _check_programs(options)
     chosen = options.scenario or (IN_SHORT if options.short else None)
     scenarios = [each for each in SCENARIOS if chosen is None or each.name in chosen]
-    revision = options.revision or default_revision()
+    revision = _previous(options, scenarios)
     arena = Arena(_times(options), direct=options.direct, keep=options.keep, revision=revision)
     with arena:
         report = _about(arena)
@@ -102,6 +102,23 @@ def _check_programs(options: argparse.Namespace) -> None:
         IN_SHORT.remove("clocks_wrong")
 
 
+def _previous(options: argparse.Namespace, scenarios: list[Scenario]) -> str | None:
+    """The commit that is upgraded; None if no scenario needs it.
+
+    Without history, the short form upgrades the checked-out files to themselves.
+    """
+    if not any(scenario.previous for scenario in scenarios):
+        return None
+    commit = commit_of(options.revision)
+    if commit is None and not options.short:
+        sys.exit(
+            "schema_upgraded has no previous version: the commit before this one is missing, or "
+            "its migrations are not the first ones of this version. Name a commit with --from."
+        )
+    print(f"schema_upgraded: from {commit or 'the checked-out files, there is no previous commit'}")
+    return commit
+
+
 def _times(options: argparse.Namespace) -> Times:
     times = SHORT if options.short else LONG
     given = {"rate": options.rate, "window": options.window}
@@ -117,6 +134,7 @@ def _about(arena: Arena) -> dict[str, Any]:
         "versions": versions(),
         "server": about,
         "times": vars(arena.times),
+        "previous_version": arena.revision,
         "through": "the server itself" if arena.direct else "pgbouncer, transaction mode",
     }
 

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import psycopg
 
 from .checker import Checker
-from .crew import GRACE_SECONDS, ROOT, Producers, Proxy, Workers
+from .crew import GRACE_SECONDS, Producers, Proxy, Workers
 from .history import count
 from .server import Pooler, Server, wait_for
-from .versions import unpack
+from .versions import ROOT, install, unpack
 
 SETTINGS: dict[str, Any] = {
     "lease_seconds": 3,
@@ -112,7 +112,7 @@ class Scenario:
     # What the wall clocks of the workers say: one after the other.
     clocks: Sequence[str | None] = (None,)
     through_proxy: bool = False
-    # Workers and producers are those of the previous version.
+    # The schema, the workers and the producers are those of the previous version.
     previous: bool = False
 
 
@@ -157,11 +157,16 @@ class Arena:
         """Plays a scenario to its end, checks its history, and says what was seen."""
         place = self.home / scenario.name
         place.mkdir()
+        root = ROOT
+        if scenario.previous:
+            root = unpack(self.revision, place / "previous")
+            self.server.create_database()
+            install(self.server.dsn(), root)
         with self.server.connect() as connection:
             arguments = [scenario.name, json.dumps(SETTINGS)]
             connection.execute("select penstock.create_queue(%s, %s)", arguments)
         try:
-            with self._run(scenario, place) as run:
+            with self._run(scenario, place, root) as run:
                 pair = self._stages(scenario, run, place)
             answer = self._judge(place, scenario.name, pair) | run.notes
             if scenario.previous:  # whose producers must not have met an error either
@@ -183,11 +188,10 @@ class Arena:
         return pair
 
     @contextlib.contextmanager
-    def _run(self, scenario: Scenario, place: Path) -> Iterator[Run]:
+    def _run(self, scenario: Scenario, place: Path, root: Path) -> Iterator[Run]:
         with ExitStack() as stack:
             proxy = stack.enter_context(Proxy(self.port)) if scenario.through_proxy else None
             port = proxy.port if proxy else self.port
-            root = unpack(self.revision, place / "previous") if scenario.previous else ROOT
             workers = Workers(
                 self._command(self.server.dsn(port)),
                 {"CHAOS_QUEUE": scenario.name, "CHAOS_PLACE": str(place)},

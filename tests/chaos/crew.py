@@ -15,16 +15,11 @@ from types import TracebackType
 from typing import Self
 
 from .server import end, free_port, wait_for_port
+from .versions import ROOT, of_version
 
-ROOT = Path(__file__).parents[2]
 GRACE_SECONDS = 10
 WORKERS = 2
 PRODUCERS = 2
-
-
-def of_version(root: Path) -> dict[str, str]:
-    """Has a process that runs in this directory import the package from there."""
-    return {"PYTHONPATH": str(root / "src")}
 
 
 class Workers:

@@ -15,7 +15,7 @@ import psycopg
 from .arena import SETTINGS, Pair, Run, Scenario
 from .history import count
 from .server import held
-from .versions import upgrade
+from .versions import replace_functions, upgrade
 
 Fault: TypeAlias = Callable[[Run], AbstractContextManager[None]]
 
@@ -224,18 +224,22 @@ def nothing(run: Run) -> Iterator[None]:
 
 
 def schema_upgraded(run: Run) -> Pair:
-    """`migrate up` replaces every function, again and again, while the previous version runs.
+    """`migrate up` upgrades the schema of the previous version, while that version runs.
 
-    It must cause no error: one that a worker logs or a producer gets counts as a fault.
+    Then it replaces every function, repeatedly. It must cause no error: one that a worker logs or a
+    producer gets counts as a fault.
     """
     before = run.window()
-    upgrades = 0
+    with run.server.connect() as connection:
+        run.notes["steps"] = upgrade(connection)
+    print(f"schema_upgraded: migrate up applied: {', '.join(run.notes['steps']) or 'nothing'}")
+    replacements = 0
     until = time.monotonic() + run.times.fault
-    while upgrades == 0 or time.monotonic() < until:
+    while replacements == 0 or time.monotonic() < until:
         with run.server.connect() as connection:
-            upgrade(connection)
-        upgrades += 1
-    run.notes["upgrades"] = upgrades
+            replace_functions(connection)
+        replacements += 1
+    run.notes["replacements"] = replacements
     run.notes["recovery_seconds"] = run.recover()
     pair = Pair(before, run.window())
     complaints = _complaints(run)

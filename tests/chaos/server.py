@@ -50,10 +50,15 @@ class Server:
         extra = f"{SETTINGS}port = {self.port}\nunix_socket_directories = '{place}'\n"
         self.account.run(["sh", "-c", "cat >> data/postgresql.conf"], cwd=place, text=extra)
         self._pg_ctl("start")
-        with self.connect("postgres") as connection:
-            connection.execute("create database chaos")
+        self.create_database()
         with self.connect() as connection:
             Migrator(connection).up()
+
+    def create_database(self) -> None:
+        """Replaces the database, if there is one, by an empty one."""
+        with self.connect("postgres") as connection:
+            connection.execute("drop database if exists chaos with (force)")
+            connection.execute("create database chaos")
 
     def dsn(self, port: int | None = None, database: str = "chaos") -> str:
         return f"postgresql://chaos@127.0.0.1:{port or self.port}/{database}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,12 +22,22 @@ MIGRATIONS = "src/penstock/sql/migrations"
 _texts = count(1)
 
 
-def default_revision() -> str | None:
-    """The commit before the checked-out one, if this version can upgrade its schema.
+def commit_of(revision: str | None) -> str | None:
+    """The commit to upgrade from: that of a revision, else the commit before the checked-out one.
 
-    None stands for the checked-out files. They are what is left where there is no history, or where
-    the migrations of the previous commit are not our first ones.
+    None if there is no history, or if the migrations of the previous commit are not the first ones
+    of the checked-out files.
     """
+    wanted = revision or _default_revision()
+    if wanted is None:
+        return None
+    found = _git("rev-parse", "--verify", f"{wanted}^{{commit}}")
+    if found is None:
+        raise SystemExit(f"--from {wanted}: git has no such revision")
+    return found.decode().strip()
+
+
+def _default_revision() -> str | None:
     before = _git("ls-tree", "HEAD~1", f"{MIGRATIONS}/")
     if before is None:
         return None
@@ -50,13 +62,31 @@ def unpack(revision: str | None, place: Path) -> Path:
         return ROOT
     archive = _git("archive", revision, "src", "tests/chaos")
     if archive is None:
-        raise SystemExit(f"--from {revision}: git has no such revision with src and tests/chaos")
+        raise SystemExit(f"--from {revision}: the revision has no src and tests/chaos")
     place.mkdir()
     subprocess.run(["tar", "-x", "-C", str(place)], input=archive, check=True)
     return place
 
 
-def upgrade(connection: psycopg.Connection[object]) -> None:
+def of_version(root: Path) -> dict[str, str]:
+    """Has a process that runs in this directory import the package from there."""
+    return {"PYTHONPATH": str(root / "src")}
+
+
+def install(dsn: str, root: Path) -> None:
+    """Installs the schema of the version that was unpacked to a directory."""
+    command = [sys.executable, "-m", "penstock.cli", "migrate", "up", "--dsn", dsn]
+    subprocess.run(
+        command, cwd=root, env={**os.environ, **of_version(root)}, stdout=sys.stderr, check=True
+    )
+
+
+def upgrade(connection: psycopg.Connection[object]) -> list[str]:
+    """Runs `migrate up` of the checked-out files, and returns the names of the steps."""
+    return [f"{step.version} {step.name}" for step in Migrator(connection).up()]
+
+
+def replace_functions(connection: psycopg.Connection[object]) -> None:
     """Runs `migrate up` with functions whose text has changed, so that all of them are replaced."""
     with _changed() as directory:
         Migrator(connection, directory).up()

@@ -1,12 +1,18 @@
 """The error tree: one table, and the way from a driver's exception to it."""
 
 import pickle
+import re
+from pathlib import Path
 
 import psycopg
 import pytest
 
+import penstock.sql
 from penstock import errors
 from penstock.errors import ERRORS, PenstockError, from_database_error, translated
+
+ROOT = Path(__file__).parents[2]
+SQL = Path(penstock.sql.__file__).parent
 
 
 def classes(cls=PenstockError):
@@ -25,6 +31,33 @@ def test_every_error_of_the_module_is_in_the_table():
 def test_no_sqlstate_stands_for_two_errors():
     states = [row.sqlstate for row in ERRORS if row.sqlstate]
     assert len(set(states)) == len(states)
+
+
+def test_one_call_raises_each_sqlstate():
+    """A second call would be a second meaning. Errors of several functions have a function."""
+    layout = (SQL / "layout" / "sqlstate.sql").read_text("utf-8")
+    names = dict(re.findall(r"--: define (sqlstate\.\w+) as ('\w+')", layout))
+    calls = [
+        names.get(argument.strip("{}"), argument).strip("'")
+        for folder in ("functions", "contracts")
+        for file in (SQL / folder).rglob("*.sql")
+        for argument in re.findall(r"\b_fail\(\s*([^,]+),", file.read_text("utf-8"))
+    ]
+    raised = sorted(state for state in calls if state.startswith("PS"))
+    ours = {row.sqlstate for row in ERRORS if (row.sqlstate or "").startswith("PS")}
+    assert raised == sorted(ours - {"PS006"})  # PostgreSQL finds what it cannot store
+
+
+def test_the_reference_lists_every_sqlstate():
+    text = (ROOT / "docs" / "reference" / "sql.md").read_text("utf-8")
+    ours = [row.sqlstate for row in ERRORS if (row.sqlstate or "").startswith("PS")]
+    assert re.findall(r"^\| `(PS\d+)` \|", text, re.M) == ours
+
+
+def test_an_unknown_sqlstate_of_ours_is_an_error_of_penstock(connect):
+    fail = "select penstock._fail('PS999', 'it happened', '{}', 'Do this.')"
+    with pytest.raises(PenstockError, match=r"it happened. Do this\."), translated():
+        connect().execute(fail)
 
 
 @pytest.mark.parametrize("row", ERRORS, ids=lambda row: row.error.__name__)

@@ -8,7 +8,7 @@ from penstock.errors import (
     InvalidValueError,
     PayloadNotStorableError,
     PayloadTooLargeError,
-    QueueNotEmptyError,
+    QueueHasSchedulesError,
     QueueNotFoundError,
     ScheduleExistsError,
     ScheduleNotFoundError,
@@ -219,7 +219,7 @@ async def test_a_dropped_schedule_leaves_its_messages(client):
 
 async def test_a_queue_with_schedules_is_dropped_only_by_force(client):
     await client.create_schedule("tidy", "orders", "@daily")
-    with pytest.raises(QueueNotEmptyError, match="tidy"):
+    with pytest.raises(QueueHasSchedulesError, match="tidy"):
         await client.drop_queue("orders")
     await client.drop_queue("orders", force=True)
     assert await client.schedules() == []

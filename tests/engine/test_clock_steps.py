@@ -15,6 +15,7 @@ from tests.conftest import FAST
 
 from penstock.cli.program import run
 from penstock.db.migrations import Migrator
+from penstock.sql.expand import Expander
 from penstock.worker import App, Delivery, Worker
 
 from .conftest import Connect, Engine, durable_home, wait_for
@@ -33,22 +34,22 @@ STEPS = [HOUR, -HOUR, DAY, -DAY]
 LIMIT = 20.0
 
 # Every register that holds a time, and how far ahead of the clock it may be.
-AHEAD = """
+AHEAD = Expander().text("""
 select r.name, r.us - date_part('epoch', clock_timestamp()) * 1e6 as ahead_us from (
   select 'tick_at' as name, last_value as us from penstock.tick_at
   union all select 'ring_check_at', last_value from penstock.ring_check_at
-  union all select 'upkeep_at', last_value - 60000000 from penstock.upkeep_at
+  union all select 'upkeep_at', last_value - {timing.upkeep} from penstock.upkeep_at
   union all select 'timer_rescan_at', last_value from penstock.timer_rescan_at
   union all select 'due_floor', last_value from penstock.due_floor
   union all select 'lease_floor', last_value from penstock.lease_floor
   union all select 'sweep', pg_sequence_last_value(sweep_register) from penstock.queue
   union all select 'rescan', pg_sequence_last_value(rescan_register) from penstock.queue
-  union all select 'generation', (pg_sequence_last_value(generation_register) >> 22) * 1000
-    from penstock.queue
+  union all select 'generation',
+    {generation.began_ms(pg_sequence_last_value(generation_register))} * 1000 from penstock.queue
   union all select 'throughput', pg_sequence_last_value(throughput_register)
     from penstock.queue) r
 where r.us > 0
-"""
+""")
 
 
 @pytest.fixture(scope="module")

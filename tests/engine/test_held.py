@@ -11,6 +11,7 @@ import pytest
 from tests.held import RUN_OUT, hold_from
 
 import penstock
+from penstock.sql.expand import Expander
 
 SQL = Path(penstock.__file__).parent / "sql"
 
@@ -50,7 +51,11 @@ def test_what_a_lease_says_is_what_is_stored(engine: Any, seconds: int, history:
     after = engine.value("select clock_timestamp()")
     held = "select id, token, lease_until from penstock.held_1 order by id"
     assert engine.connection.execute(held).fetchall() == sorted(handed_out)
-    assert {token & 16 != 0 for _, token, _ in handed_out} == {history > 0}
+    logged = Expander().text(
+        "select distinct {token.leaves_history(t)} from unnest(%s::bigint[]) t"
+    )
+    tokens = [token for _, token, _ in handed_out]
+    assert engine.connection.execute(logged, [tokens]).fetchall() == [(history > 0,)]
     [row] = engine.connection.execute(
         "select distinct worker, claimed_at, lease_until, first_claimed_at from penstock.held_1"
     ).fetchall()
@@ -91,7 +96,9 @@ def test_the_right_id_with_another_token_settles_nothing(engine: Any, held: list
     (first, token), (second, other), *_ = held
     assert engine.ack([(first, other)]) == set()
     assert engine.ack([(12345, token)]) == set()
-    assert engine.ack([(first, token + (1 << 45))]) == set(), "another claim's chance"
+    later = "({token.in_place_from(2::bigint)} - {token.in_place_from(0::bigint)})"
+    late = engine.value(Expander().text(f"select %s::bigint + {later}"), token)
+    assert engine.ack([(first, late)]) == set(), "a lease that ends at another time"
     assert engine.ack([(first, token + 1)]) == set(), "another segment"
     assert rows(engine, "held") == 20
     assert engine.ack([(first, token), (second, other)]) == {first, second}

@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import Connect
 from tests.lake.conftest import Follow
 
-from penstock.errors import ConfigurationError, LeaseLostError, QueueNotFoundError
+from penstock.errors import ConfigurationError, ConsumerTakenOverError, QueueNotFoundError
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_a_second_run_of_a_checkpoint_fences_the_first_one_off(db: Any, follow: 
     with pytest.raises(Exception, match="taken over by another run"):
         list(zombie.reader.read(parts[0]))
     zombie.commit()
-    with pytest.raises(LeaseLostError, match="taken over by another run"):
+    with pytest.raises(ConsumerTakenOverError, match="taken over by another run"):
         zombie.plan()
     heir.commit()
     assert len(rows + heir.rest()) == 10

@@ -10,6 +10,8 @@ import pytest
 from tests.conftest import Connect
 from tests.tasks.batches_in_sql import counts, make, value
 
+from penstock.sql.expand import Expander
+
 
 @pytest.fixture
 def db(connect: Connect) -> psycopg.Connection[Any]:
@@ -249,7 +251,7 @@ def test_a_slice_that_is_read_again_while_its_messages_move_is_complete(
     plan(db, generation, 1, 5)
     claimed = claim(db, generation, 1, 0)
     assert len(claimed) == 5
-    query = "select (tokens[1] & 15)::integer from penstock.spark_slice"
+    query = Expander().text("select {token.segment(tokens[1])}::integer from penstock.spark_slice")
     ((slot,),) = db.execute(query).fetchall()
     mover = connect(autocommit=False)
     mover.execute(f"lock table penstock.leased_{slot} in access exclusive mode")

@@ -12,6 +12,8 @@ import psycopg
 import pytest
 from psycopg.errors import InsufficientPrivilege
 
+from penstock.sql.expand import Expander
+
 from .conftest import ROLES, LogIn, Login
 
 INTERNAL = "penstock.tasks"
@@ -193,11 +195,13 @@ def test_a_consumer_cannot_guess_the_token_of_an_internal_lease(
         assert 0 < token < 2**62
         assert abs(token - own) > 2**40
     # What it could try: every claim near its own, with every value of the random bits.
-    tries = [
-        (number << 17) + (bits << 5) + (own & 31)
-        for number in range((own >> 17) - 1, (own >> 17) + 1)
-        for bits in range(4096)
-    ]
+    near = Expander().text(
+        """select {token.number(n, r)} + {token.segment_and_history(own)}
+        from (select %s::bigint / {token.number(1, 0)} as claim, %s::bigint as own) t,
+             generate_series(claim - 1, claim) n, generate_series(0, 4095) r"""
+    )
+    tries = [row[0] for row in db.execute(near, [own, own])]
+    assert own in tries
     call = "select penstock.ack_many(%s, %s)"
     assert consumer.rows(call, [world["leased"]] * len(tries), tries) == []
     assert value(db, "select count(*) from penstock.messages where state = 'leased'") == 3

@@ -74,7 +74,8 @@ class QueueVerbs(CommandRunner):
 
         Raises:
             QueueNotFoundError: The queue does not exist.
-            QueueNotEmptyError: The queue contains messages or has schedules, and `force` is False.
+            QueueNotEmptyError: The queue contains messages, and `force` is False.
+            QueueHasSchedulesError: The queue has schedules, and `force` is False.
         """
         return self.run(write.drop_queue(name, force=force))
 

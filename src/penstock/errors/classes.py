@@ -147,11 +147,15 @@ class MessageNotFoundError(_MessageError):
 
 
 class QueueNotEmptyError(_QueueError):
-    """The queue contains messages or has schedules, and `force` was not given."""
+    """The queue contains messages, and `force` was not given."""
 
     @property
     def count(self) -> int | None:
         return self.fields.get("count")
+
+
+class QueueHasSchedulesError(_QueueError):
+    """The queue has schedules, and `force` was not given."""
 
 
 class NotReplayableError(_MessageError):
@@ -206,6 +210,14 @@ class QueueNotActiveError(_QueueError):
     """The queue of a service is being created or removed, or its creation failed."""
 
 
+class QueueNotFailedError(_QueueError):
+    """Only a queue of a service whose creation or removal failed can be retried."""
+
+
+class TaskInProgressError(_QueueError):
+    """A task that creates or removes the queue of a service is in progress."""
+
+
 class TaskNotFoundError(PenstockError):
     """No task of the control plane has this id."""
 
@@ -224,6 +236,34 @@ class SubscriptionNotFoundError(PenstockError):
 
 class SubscriptionExistsError(PenstockError):
     """A subscription with this name, or of this queue, exists."""
+
+
+class _ConsumerError(PenstockError):
+    @property
+    def consumer(self) -> str | None:
+        return self.fields.get("consumer")
+
+
+class ConsumerTakenOverError(_ConsumerError):
+    """Another run of the Spark stream has taken over the consumer, or it was released."""
+
+
+class StreamBatchGoneError(_ConsumerError):
+    """The messages of a batch of a Spark stream cannot be read again."""
+
+
+class _JobError(PenstockError):
+    @property
+    def job(self) -> str | None:
+        return self.fields.get("job")
+
+
+class JobWrittenError(_JobError):
+    """A Spark job was written before with other rows."""
+
+
+class BatchOutOfOrderError(_JobError):
+    """A batch of a Spark stream comes after a later batch was written."""
 
 
 class _WorkerError(PenstockError):

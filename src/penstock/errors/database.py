@@ -57,6 +57,8 @@ _CONFLICT: Final = ("40", "55006", "55P03")
 # logins. The table has the more specific states.
 _GONE: Final = ("08", "57", "58")
 _RESOURCES: Final = "53"
+# SQLSTATEs of Penstock. One that the table does not have comes from a newer schema.
+_OURS: Final = "PS"
 _LOGIN: Final = "28"
 _HINTS: Final[dict[type[PenstockError], str]] = {
     ConnectionLimitError: "Close connections, lower max_size or raise max_connections, "
@@ -142,6 +144,8 @@ def _condition(state: str, message: str, hint: str | None) -> PenstockError | No
         return SchemaMissingError(
             f"the database has no Penstock schema, or an older one ({message})", hint=MIGRATE
         )
+    if state.startswith(_OURS):
+        return PenstockError(message, hint=hint)
     if state in _PREPARED:
         return PoolerModeError(message, hint=POOLER)
     if state.startswith(_CONFLICT):

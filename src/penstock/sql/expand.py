@@ -73,6 +73,10 @@ class Expander:
         lines = expand(lines_of(name, self._read(name)), self._macros)
         return "".join(f"{line}\n" for line in lines).replace(CLOCK, self._clock)
 
+    def text(self, text: str) -> str:
+        """A statement that is not in a file, for example a test's."""
+        return "\n".join(expand(lines_of("text", text), self._macros))
+
     def _names(self, folder: str) -> list[str]:
         names: list[str] = []
         for entry in self._root.joinpath(*folder.split("/")).iterdir():

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-# The number of the last segment, which the layout of the ring defines.
+# The numbers of the last segment and of the last time slot of history, which the layout defines.
 _LAST_SEGMENT: Final = "ring.last_segment"
-_HISTORY_SLOTS: Final = range(16)
+_LAST_HISTORY_SLOT: Final = "history.last_slot"
+_MARKER: Final = "-- from "
 _DIRECTIVE: Final = re.compile(r"\s*--: ?(.*?)\s*")
 _DEFINE: Final = re.compile(r"define ([a-z0-9_.]+)(?:\(([a-z_, ]+)\))? as(?: (.+))?")
 _PLACEHOLDER: Final = re.compile(r"\{([a-z]\w*(?:\.[a-z]\w*)*)(?:\(([^{}]*)\))?\}")
@@ -21,14 +22,6 @@ _UNFINISHED: Final = re.compile(r"\{[a-z]\w*(?:\.[a-z]\w*)*\(")
 
 class TemplateError(Exception):
     """A template is wrong. The message begins with the file and the line."""
-
-
-@dataclass(frozen=True, slots=True)
-class Macro:
-    """What a placeholder stands for. The body names the parameters in braces."""
-
-    body: str
-    parameters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +39,31 @@ class Line:
 
     @property
     def marker(self) -> str:
-        return f"-- from {self.file}:{self.number}"
+        return f"{_MARKER}{self.file}:{self.number}"
+
+    @property
+    def next(self) -> Line:
+        return replace(self, number=self.number + 1)
 
     def error(self, problem: str) -> TemplateError:
         return TemplateError(f"{self.file}:{self.number}: {problem}")
+
+
+@dataclass(frozen=True, slots=True)
+class Macro:
+    """What a placeholder stands for. The body names the parameters in braces.
+
+    `lines` are the lines of a body that has several.
+    """
+
+    body: str
+    parameters: tuple[str, ...] = ()
+    lines: tuple[Line, ...] = ()
+
+    def with_arguments(self, text: str, arguments: list[str]) -> str:
+        for parameter, argument in zip(self.parameters, arguments, strict=True):
+            text = text.replace(f"{{{parameter}}}", argument)
+        return text
 
 
 def lines_of(file: str, text: str) -> list[Line]:
@@ -79,7 +93,7 @@ def _expand(lines: list[Line], macros: dict[str, Macro]) -> Iterator[str]:
         line, rest = rest[0], rest[1:]
         directive = line.directive
         if directive is None:
-            if line.text.startswith("create "):
+            if line.text.startswith(("create ", "do ")):
                 yield line.marker
             yield _fill(line, macros)
         elif directive.startswith("define "):
@@ -131,11 +145,13 @@ def _define(line: Line, rest: list[Line], macros: dict[str, Macro]) -> list[Line
     name, parameters, body = match.groups()
     if name in macros:
         raise line.error(f"{{{name}}} is defined already")
-    if body is None:
-        block, rest = _block(line, rest)
-        body = "\n".join(inner.text for inner in block).strip()
     names = tuple(re.split(r", *", parameters)) if parameters else ()
-    macros[name] = Macro(body, names)
+    if body is not None:
+        macros[name] = Macro(body, names)
+        return rest
+    block, rest = _block(line, rest)
+    text = "\n".join(inner.text for inner in block).strip()
+    macros[name] = Macro(text, names, tuple(block) if len(block) > 1 else ())
     return rest
 
 
@@ -152,24 +168,24 @@ def _block(line: Line, rest: list[Line]) -> tuple[list[Line], list[Line]]:
 def _repeat(line: Line, block: list[Line], macros: Mapping[str, Macro]) -> Iterator[str]:
     match line.directive:
         case "branch on slot":
-            yield from _branch(block, macros, _segments(line, macros))
+            yield from _branch(block, macros, _numbers(line, macros))
             return
         case "for each segment":
-            slots = _segments(line, macros)
+            slots = _numbers(line, macros)
         case "for each ring segment":
-            slots = _segments(line, macros)[1:]
+            slots = _numbers(line, macros)[1:]
         case "for each history slot":
-            slots = _HISTORY_SLOTS
+            slots = _numbers(line, macros, _LAST_HISTORY_SLOT)
         case directive:
             raise line.error(f"there is no directive {directive!r}")
     for slot in slots:
         yield from _copy(block, slot, macros)
 
 
-def _segments(line: Line, macros: Mapping[str, Macro]) -> range:
-    if _LAST_SEGMENT not in macros:
-        raise line.error(f"{{{_LAST_SEGMENT}}} is not defined")
-    return range(int(macros[_LAST_SEGMENT].body) + 1)
+def _numbers(line: Line, macros: Mapping[str, Macro], last: str = _LAST_SEGMENT) -> range:
+    if last not in macros:
+        raise line.error(f"{{{last}}} is not defined")
+    return range(int(macros[last].body) + 1)
 
 
 def _branch(block: list[Line], macros: Mapping[str, Macro], slots: range) -> Iterator[str]:
@@ -190,11 +206,15 @@ def _copy(block: list[Line], slot: int, macros: Mapping[str, Macro]) -> Iterator
         yield f"{block[0].marker}, segment {slot}"
     known = {**macros, "slot": Macro(str(slot))}
     for line in block:
-        yield _fill(line, known)
+        yield _fill(line, known, f", segment {slot}")
 
 
-def _fill(line: Line, macros: Mapping[str, Macro]) -> str:
-    """The line with its placeholders replaced, the innermost first."""
+def _fill(line: Line, macros: Mapping[str, Macro], block: str = "") -> str:
+    """The line with its placeholders replaced, the innermost first.
+
+    Markers precede the lines of a macro and the rest of the line that uses it, so that the position
+    of an error leads to its source. `block` is what they say about the block around the line.
+    """
 
     def value(match: re.Match[str]) -> str:
         name, given = match.groups()
@@ -204,17 +224,34 @@ def _fill(line: Line, macros: Mapping[str, Macro]) -> str:
         arguments = _arguments(given or "")
         if len(arguments) != len(macro.parameters):
             raise line.error(f"{{{name}}} takes {len(macro.parameters)} arguments")
-        body = macro.body
-        for parameter, argument in zip(macro.parameters, arguments, strict=True):
-            body = body.replace(f"{{{parameter}}}", argument)
-        return body
+        if not macro.lines:
+            return macro.with_arguments(macro.body, arguments)
+        body = [
+            _fill(replace(inner, text=macro.with_arguments(inner.text, arguments)), macros)
+            for inner in macro.lines
+        ]
+        back = f"{line.marker}{block}"
+        return "\n".join(["", macro.lines[0].marker, *body, back, ""])
 
     text = line.text
     while (filled := _PLACEHOLDER.sub(value, text)) != text:
         text = filled
     if _UNFINISHED.search(text):
         raise line.error("a placeholder must end on the line where it begins")
-    return text
+    return _marked(text, f"{line.next.marker}{block}") if f"\n{_MARKER}" in text else text
+
+
+def _marked(text: str, following: str) -> str:
+    """The lines of a text with markers, without those that precede no line."""
+    lines = [part for part in text.split("\n") if part.strip()]
+    kept = [
+        each
+        for each, after in zip(lines, [*lines[1:], None], strict=True)
+        if after is None or not (each.startswith(_MARKER) and after.startswith(_MARKER))
+    ]
+    if kept[-1].startswith(_MARKER):
+        kept[-1] = following
+    return "\n".join(part.rstrip() for part in kept)
 
 
 def _arguments(text: str) -> list[str]:

@@ -17,7 +17,9 @@ _HINTS: Final[dict[str, str]] = {
     e.QueueNotFoundError.__name__: "Create it with POST /api/topic-configs. An enqueue without "
     "`Prefer: handling=strict` creates it too.",
     e.QueueExistsError.__name__: "Change it with PATCH /api/topic-configs/{topic}.",
-    e.QueueNotEmptyError.__name__: "Purge the topic and delete its schedules first, or send "
+    e.QueueNotEmptyError.__name__: "Purge the topic first, or send "
+    "DELETE /api/topics/{topic}?force=true.",
+    e.QueueHasSchedulesError.__name__: "Delete its schedules first, or send "
     "DELETE /api/topics/{topic}?force=true.",
     e.QueueFullError.__name__: "Nothing was changed. Try again later, consume faster, or raise "
     "max_depth of the topic.",

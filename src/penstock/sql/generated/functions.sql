@@ -13,7 +13,7 @@ begin
   end if;
   perform set_config('penstock.announced', coalesce(current_setting('penstock.announced', true), '') || ' ' || what
     || ' ', true);
-  slot := penstock._hold_current();
+  slot := penstock._lock_current();
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
@@ -69,7 +69,7 @@ end if;
 end $$;
 
 -- Announces messages that were put into a lane, at this position and above. Outside a transaction block the work is
--- done at once.
+-- done at once. Locks: as _announce or _commit_put. Indexes: none.
 -- from functions/background/announce.sql:23
 create or replace function penstock._announce_put(queue_id integer, priority integer, at_position bigint) returns void
 language plpgsql as $$
@@ -100,7 +100,7 @@ begin
   end if;
   perform set_config('penstock.announced', announced || what, true);
   if slot = 0 then
-    slot := penstock._hold_current();
+    slot := penstock._lock_current();
   end if;
 if slot <= 3 then
 if slot <= 1 then
@@ -947,7 +947,7 @@ begin
 end $$;
 
 -- Enqueues messages of a batch. Their headers say which batch they are for, and why. The caller does not need the right
--- to enqueue: the caller of create_batch had it.
+-- to enqueue: the caller of create_batch had it. Locks and indexes: as enqueue.
 -- from functions/batches/finish_batches.sql:68
 create or replace function penstock._enqueue_for_batch(batch_id bigint, event text, messages jsonb) returns void
 language plpgsql as $$
@@ -1309,7 +1309,8 @@ begin
     q := penstock._make_wake_registers(q.id);
   end if;
   -- Never earlier than another consumer has said, unless the clock was set back since.
-  if until_us - pg_sequence_last_value(q.waiting_register) not between -3600000000 and 100000 then
+  if until_us - pg_sequence_last_value(q.waiting_register)
+    not between -3600000000 and 100000 then
     perform setval(q.waiting_register, until_us);
   end if;
   -- No consumer waited until now, or the clock was set back.
@@ -1325,7 +1326,7 @@ end $$;
 -- In how many seconds throughput_limit has tokens for a twentieth of a second again; null if it holds no message back.
 -- A claim under way may spend tokens that have just come, and the next ones are not known then: the caller asks again
 -- soon. Not for long, because then something else holds the messages back.
--- from functions/claim/attend.sql:54
+-- from functions/claim/attend.sql:55
 create or replace function penstock._throttled_for(q penstock.queue, now_us bigint) returns double precision
 language plpgsql as $$
 declare
@@ -1339,7 +1340,7 @@ begin
 end $$;
 
 -- Does a queue have a message that could be claimed now? Uses lane_N_order and grouped_order. Locks: ACCESS SHARE.
--- from functions/claim/attend.sql:67
+-- from functions/claim/attend.sql:68
 create or replace function penstock._any_waiting(queue_id integer, now_at timestamptz) returns boolean language plpgsql
   stable
 set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -1354,13 +1355,13 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/attend.sql:79, segment 0
+-- from functions/claim/attend.sql:80, segment 0
     if exists (select from penstock.lane_0 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
     end if;
 else
--- from functions/claim/attend.sql:79, segment 1
+-- from functions/claim/attend.sql:80, segment 1
     if exists (select from penstock.lane_1 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
@@ -1368,13 +1369,13 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/claim/attend.sql:79, segment 2
+-- from functions/claim/attend.sql:80, segment 2
     if exists (select from penstock.lane_2 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
     end if;
 else
--- from functions/claim/attend.sql:79, segment 3
+-- from functions/claim/attend.sql:80, segment 3
     if exists (select from penstock.lane_3 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
@@ -1384,13 +1385,13 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/attend.sql:79, segment 4
+-- from functions/claim/attend.sql:80, segment 4
     if exists (select from penstock.lane_4 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
     end if;
 else
--- from functions/claim/attend.sql:79, segment 5
+-- from functions/claim/attend.sql:80, segment 5
     if exists (select from penstock.lane_5 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
@@ -1398,20 +1399,20 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/claim/attend.sql:79, segment 6
+-- from functions/claim/attend.sql:80, segment 6
     if exists (select from penstock.lane_6 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
     end if;
 else
 if slot <= 7 then
--- from functions/claim/attend.sql:79, segment 7
+-- from functions/claim/attend.sql:80, segment 7
     if exists (select from penstock.lane_7 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
     end if;
 else
--- from functions/claim/attend.sql:79, segment 8
+-- from functions/claim/attend.sql:80, segment 8
     if exists (select from penstock.lane_8 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
@@ -1420,7 +1421,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/attend.sql:84
+-- from functions/claim/attend.sql:85
   end loop;
   return false;
 end $$;
@@ -2293,7 +2294,7 @@ language plpgsql as $$
 #variable_conflict use_column
 declare
   started     timestamptz := clock_timestamp();
-  slot        integer := penstock._hold_current();
+  slot        integer := penstock._lock_current();
   q           penstock.queue;
   lease_token bigint;
 begin
@@ -2514,7 +2515,9 @@ if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
 -- from functions/claim/claim.sql:126, segment 0
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_0 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_0
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -2529,14 +2532,20 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   claim.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 0
+;
 else
 -- from functions/claim/claim.sql:126, segment 1
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_1 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_1
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -2551,16 +2560,22 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   claim.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 1
+;
 end if;
 else
 if slot <= 2 then
 -- from functions/claim/claim.sql:126, segment 2
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_2 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_2
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -2575,14 +2590,20 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   claim.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 2
+;
 else
 -- from functions/claim/claim.sql:126, segment 3
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_3 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_3
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -2597,18 +2618,24 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   claim.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 3
+;
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
 -- from functions/claim/claim.sql:126, segment 4
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_4 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_4
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -2623,14 +2650,20 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   claim.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 4
+;
 else
 -- from functions/claim/claim.sql:126, segment 5
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_5 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_5
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -2645,16 +2678,22 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   claim.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 5
+;
 end if;
 else
 if slot <= 6 then
 -- from functions/claim/claim.sql:126, segment 6
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_6 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_6
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -2669,15 +2708,21 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   claim.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 6
+;
 else
 if slot <= 7 then
 -- from functions/claim/claim.sql:126, segment 7
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_7 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_7
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -2692,14 +2737,20 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   claim.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 7
+;
 else
 -- from functions/claim/claim.sql:126, segment 8
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_8 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_8
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -2714,11 +2765,15 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   claim.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 8
+;
 end if;
 end if;
 end if;
@@ -2883,7 +2938,9 @@ if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
 -- from functions/claim/claim.sql:126, segment 0
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_0 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_0
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -2898,14 +2955,20 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 0
+;
 else
 -- from functions/claim/claim.sql:126, segment 1
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_1 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_1
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -2920,16 +2983,22 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 1
+;
 end if;
 else
 if slot <= 2 then
 -- from functions/claim/claim.sql:126, segment 2
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_2 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_2
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -2944,14 +3013,20 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 2
+;
 else
 -- from functions/claim/claim.sql:126, segment 3
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_3 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_3
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -2966,18 +3041,24 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 3
+;
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
 -- from functions/claim/claim.sql:126, segment 4
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_4 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_4
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -2992,14 +3073,20 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 4
+;
 else
 -- from functions/claim/claim.sql:126, segment 5
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_5 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_5
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -3014,16 +3101,22 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 5
+;
 end if;
 else
 if slot <= 6 then
 -- from functions/claim/claim.sql:126, segment 6
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_6 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_6
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -3038,15 +3131,21 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 6
+;
 else
 if slot <= 7 then
 -- from functions/claim/claim.sql:126, segment 7
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_7 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_7
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -3061,14 +3160,20 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 7
+;
 else
 -- from functions/claim/claim.sql:126, segment 8
-        return query with gone as (
+        return query
+-- from functions/claim/claim.sql:30
+with gone as (
   delete from penstock.lane_8 where ctid = any (case when places is null then array(
     select ctid from penstock.lane_8
     where queue_id = lane_queue and priority = lane_rank and position >= lane_floor and hold = 0
@@ -3083,11 +3188,15 @@ select (select ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4
   coalesce(first_claimed_at, started), started, queue_id, priority, attempt + 1, max_attempts, body_slot,
   _claim_by_id.worker, key, headers, payload, payload_bytes, last_error
 from gone order by position
-returning l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
+returning
+-- from layout/row.sql:6
+l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    null::text;
+    null::text
+-- from functions/claim/claim.sql:126, segment 8
+;
 end if;
 end if;
 end if;
@@ -3165,11 +3274,14 @@ begin
   if not found then
     perform penstock._fail_unknown_queue(dlq);
   end if;
-  lease_base := lease_base + case when q.name ^@ 'penstock.' then ('x' || right(gen_random_uuid()::text, 11))::bit(44)::bigint << 17
+  lease_base := lease_base +
+-- from layout/token.sql:53
+case when q.name ^@ 'penstock.' then ('x' || right(gen_random_uuid()::text, 11))::bit(44)::bigint << 17
       else bigint '0' end
+-- from functions/claim/claim_dead.sql:22
     + case when q.keep_history > 0 or q.has_members then 16 else 0 end;
   perform penstock._bury_again(q.id, started, count);
-  slot := penstock._hold_current();
+  slot := penstock._lock_current();
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
@@ -3187,11 +3299,15 @@ if slot <= 0 then
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 0
+;
 else
 -- from functions/claim/claim_dead.sql:26, segment 1
   return query
@@ -3207,11 +3323,15 @@ else
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 1
+;
 end if;
 else
 if slot <= 2 then
@@ -3229,11 +3349,15 @@ if slot <= 2 then
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 2
+;
 else
 -- from functions/claim/claim_dead.sql:26, segment 3
   return query
@@ -3249,11 +3373,15 @@ else
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 3
+;
 end if;
 end if;
 else
@@ -3273,11 +3401,15 @@ if slot <= 4 then
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 4
+;
 else
 -- from functions/claim/claim_dead.sql:26, segment 5
   return query
@@ -3293,11 +3425,15 @@ else
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 5
+;
 end if;
 else
 if slot <= 6 then
@@ -3315,11 +3451,15 @@ if slot <= 6 then
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 6
+;
 else
 if slot <= 7 then
 -- from functions/claim/claim_dead.sql:26, segment 7
@@ -3336,11 +3476,15 @@ if slot <= 7 then
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 7
+;
 else
 -- from functions/claim/claim_dead.sql:26, segment 8
   return query
@@ -3356,11 +3500,15 @@ else
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 8
+;
 end if;
 end if;
 end if;
@@ -3384,11 +3532,14 @@ begin
   if not found then
     perform penstock._fail_unknown_queue(dlq);
   end if;
-  lease_base := lease_base + case when q.name ^@ 'penstock.' then ('x' || right(gen_random_uuid()::text, 11))::bit(44)::bigint << 17
+  lease_base := lease_base +
+-- from layout/token.sql:53
+case when q.name ^@ 'penstock.' then ('x' || right(gen_random_uuid()::text, 11))::bit(44)::bigint << 17
       else bigint '0' end
+-- from functions/claim/claim_dead.sql:22
     + case when q.keep_history > 0 or q.has_members then 16 else 0 end;
   perform penstock._bury_again(q.id, started, count);
-  slot := penstock._hold_current();
+  slot := penstock._lock_current();
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
@@ -3406,11 +3557,15 @@ if slot <= 0 then
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead_by_id.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 0
+;
 else
 -- from functions/claim/claim_dead.sql:26, segment 1
   return query
@@ -3426,11 +3581,15 @@ else
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead_by_id.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 1
+;
 end if;
 else
 if slot <= 2 then
@@ -3448,11 +3607,15 @@ if slot <= 2 then
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead_by_id.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 2
+;
 else
 -- from functions/claim/claim_dead.sql:26, segment 3
   return query
@@ -3468,11 +3631,15 @@ else
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead_by_id.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 3
+;
 end if;
 end if;
 else
@@ -3492,11 +3659,15 @@ if slot <= 4 then
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead_by_id.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 4
+;
 else
 -- from functions/claim/claim_dead.sql:26, segment 5
   return query
@@ -3512,11 +3683,15 @@ else
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead_by_id.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 5
+;
 end if;
 else
 if slot <= 6 then
@@ -3534,11 +3709,15 @@ if slot <= 6 then
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead_by_id.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 6
+;
 else
 if slot <= 7 then
 -- from functions/claim/claim_dead.sql:26, segment 7
@@ -3555,11 +3734,15 @@ if slot <= 7 then
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead_by_id.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 7
+;
 else
 -- from functions/claim/claim_dead.sql:26, segment 8
   return query
@@ -3575,11 +3758,15 @@ else
     least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead_by_id.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
-  returning l.id, l.token, dlq, case when l.body_slot is null then l.payload
+  returning
+-- from layout/row.sql:6
+l.id, l.token, dlq, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
-    q.name;
+    q.name
+-- from functions/claim/claim_dead.sql:39, segment 8
+;
 end if;
 end if;
 end if;
@@ -3628,8 +3815,11 @@ begin
   end if;
   perform penstock._in_passing(q);
   -- Not before the sweep: the sequence takes a transaction id once in 32 times, and then the claim may not sweep.
-  lease_base := penstock._lease_number() + case when q.name ^@ 'penstock.' then ('x' || right(gen_random_uuid()::text, 11))::bit(44)::bigint << 17
+  lease_base := penstock._lease_number() +
+-- from layout/token.sql:53
+case when q.name ^@ 'penstock.' then ('x' || right(gen_random_uuid()::text, 11))::bit(44)::bigint << 17
       else bigint '0' end
+-- from functions/claim/claim_special.sql:47
     + case when q.keep_history > 0 or q.has_members then 16 else 0 end;
   allowed := penstock._allowance(q, count);
   wanted := allowed;
@@ -3665,40 +3855,52 @@ if slot <= 1 then
 if slot <= 0 then
 -- from functions/claim/claim_special.sql:78, segment 0
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 0
     from penstock.leased_0 l where l.token = lease_base + 0 order by l.priority desc, l.position;
 else
 -- from functions/claim/claim_special.sql:78, segment 1
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 1
     from penstock.leased_1 l where l.token = lease_base + 1 order by l.priority desc, l.position;
 end if;
 else
 if slot <= 2 then
 -- from functions/claim/claim_special.sql:78, segment 2
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 2
     from penstock.leased_2 l where l.token = lease_base + 2 order by l.priority desc, l.position;
 else
 -- from functions/claim/claim_special.sql:78, segment 3
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 3
     from penstock.leased_3 l where l.token = lease_base + 3 order by l.priority desc, l.position;
 end if;
 end if;
@@ -3707,50 +3909,65 @@ if slot <= 5 then
 if slot <= 4 then
 -- from functions/claim/claim_special.sql:78, segment 4
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 4
     from penstock.leased_4 l where l.token = lease_base + 4 order by l.priority desc, l.position;
 else
 -- from functions/claim/claim_special.sql:78, segment 5
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 5
     from penstock.leased_5 l where l.token = lease_base + 5 order by l.priority desc, l.position;
 end if;
 else
 if slot <= 6 then
 -- from functions/claim/claim_special.sql:78, segment 6
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 6
     from penstock.leased_6 l where l.token = lease_base + 6 order by l.priority desc, l.position;
 else
 if slot <= 7 then
 -- from functions/claim/claim_special.sql:78, segment 7
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 7
     from penstock.leased_7 l where l.token = lease_base + 7 order by l.priority desc, l.position;
 else
 -- from functions/claim/claim_special.sql:78, segment 8
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 8
     from penstock.leased_8 l where l.token = lease_base + 8 order by l.priority desc, l.position;
 end if;
 end if;
@@ -3760,11 +3977,14 @@ end if;
     return;
   end if;
   return query
-  select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+  select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:86
   from (
     select * from penstock.leased_0 where false
 -- from functions/claim/claim_special.sql:89, segment 0
@@ -3829,8 +4049,11 @@ begin
   end if;
   perform penstock._in_passing(q);
   -- Not before the sweep: the sequence takes a transaction id once in 32 times, and then the claim may not sweep.
-  lease_base := penstock._lease_number() + bigint '-9223372036854775808' + case when q.name ^@ 'penstock.' then ('x' || right(gen_random_uuid()::text, 11))::bit(44)::bigint << 17
+  lease_base := penstock._lease_number() + bigint '-9223372036854775808' +
+-- from layout/token.sql:53
+case when q.name ^@ 'penstock.' then ('x' || right(gen_random_uuid()::text, 11))::bit(44)::bigint << 17
       else bigint '0' end
+-- from functions/claim/claim_special.sql:47
     + case when q.keep_history > 0 or q.has_members then 16 else 0 end;
   allowed := penstock._allowance(q, count);
   wanted := allowed;
@@ -3866,40 +4089,52 @@ if slot <= 1 then
 if slot <= 0 then
 -- from functions/claim/claim_special.sql:78, segment 0
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 0
     from penstock.leased_0 l where l.token = lease_base + 0 order by l.priority desc, l.position;
 else
 -- from functions/claim/claim_special.sql:78, segment 1
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 1
     from penstock.leased_1 l where l.token = lease_base + 1 order by l.priority desc, l.position;
 end if;
 else
 if slot <= 2 then
 -- from functions/claim/claim_special.sql:78, segment 2
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 2
     from penstock.leased_2 l where l.token = lease_base + 2 order by l.priority desc, l.position;
 else
 -- from functions/claim/claim_special.sql:78, segment 3
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 3
     from penstock.leased_3 l where l.token = lease_base + 3 order by l.priority desc, l.position;
 end if;
 end if;
@@ -3908,50 +4143,65 @@ if slot <= 5 then
 if slot <= 4 then
 -- from functions/claim/claim_special.sql:78, segment 4
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 4
     from penstock.leased_4 l where l.token = lease_base + 4 order by l.priority desc, l.position;
 else
 -- from functions/claim/claim_special.sql:78, segment 5
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 5
     from penstock.leased_5 l where l.token = lease_base + 5 order by l.priority desc, l.position;
 end if;
 else
 if slot <= 6 then
 -- from functions/claim/claim_special.sql:78, segment 6
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 6
     from penstock.leased_6 l where l.token = lease_base + 6 order by l.priority desc, l.position;
 else
 if slot <= 7 then
 -- from functions/claim/claim_special.sql:78, segment 7
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 7
     from penstock.leased_7 l where l.token = lease_base + 7 order by l.priority desc, l.position;
 else
 -- from functions/claim/claim_special.sql:78, segment 8
     return query
-    select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+    select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:80, segment 8
     from penstock.leased_8 l where l.token = lease_base + 8 order by l.priority desc, l.position;
 end if;
 end if;
@@ -3961,11 +4211,14 @@ end if;
     return;
   end if;
   return query
-  select l.id, l.token, q.name, case when l.body_slot is null then l.payload
+  select
+-- from layout/row.sql:6
+l.id, l.token, q.name, case when l.body_slot is null then l.payload
     else penstock._body_json(l.body_slot, l.id) end, case when l.body_slot is null then l.payload_bytes
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
+-- from functions/claim/claim_special.sql:86
   from (
     select * from penstock.leased_0 where false
 -- from functions/claim/claim_special.sql:89, segment 0
@@ -4002,8 +4255,9 @@ create or replace function penstock.claim_within(queue text, count integer, leas
 returns setof penstock.lease language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   -- Headers have up to 16 kB, and the error of a message up to 8 kB.
-  fits    constant bigint := greatest(1, claim_within.max_bytes / (24000 + coalesce((select q.max_payload_bytes
-    from penstock.queues q where q.name = regexp_replace(claim_within.queue, '\.dlq$', '')), 262144)));
+  fits    constant bigint := greatest(1, claim_within.max_bytes / (24000
+    + coalesce((select q.max_payload_bytes from penstock.queues q
+    where q.name = regexp_replace(claim_within.queue, '\.dlq$', '')), 262144)));
   portion integer := least(claim_within.count, fits);
   bytes   bigint := 0;
   total   integer := 0;
@@ -4187,8 +4441,9 @@ create or replace function penstock._holders(aside integer, queue_id integer) re
       and (aside >> (l.classid::bigint - 1885695616)::integer & 1 = 1)
 $$;
 
--- True if no transaction holds a generation.
--- from functions/claim/generation.sql:33
+-- True if no transaction holds a generation. Locks: the lock of the generation, without waiting, for a moment. Indexes:
+-- none.
+-- from functions/claim/generation.sql:34
 create or replace function penstock._has_ended(generation integer, queue_id integer) returns boolean
 language sql volatile as $$
   select case when pg_try_advisory_lock(penstock._generation_key(generation), queue_id)
@@ -4197,7 +4452,8 @@ $$;
 
 -- The value of a generation register that has none: the queue is new, or the server has crashed. Transactions that were
 -- prepared before the crash still hold their generations. These are set aside, and the current one is a free one.
--- from functions/claim/generation.sql:41
+-- Locks: as _has_ended, for each generation. Indexes: none.
+-- from functions/claim/generation.sql:43
 create or replace function penstock._recall_generations(queue_id integer) returns bigint language plpgsql as $$
 declare
   aside   bigint := 0;
@@ -4271,8 +4527,10 @@ $$;
 
 -- Is there upkeep to do? Each part has its clock and its budget. What changes only a register is done at once. What
 -- moves messages or truncates is announced for the commit: a claim may be the first statement of a long transaction,
--- and no other session could reach messages that it has moved.
--- from functions/claim/in_passing.sql:31
+-- and no other session could reach messages that it has moved. Locks: those of _raise_timer_floor and _close_segments,
+-- none of which it waits for. It sets registers, which needs no lock: if two sessions do so at the same time, both
+-- look. Indexes: as _timers_due.
+-- from functions/claim/in_passing.sql:33
 create or replace function penstock._tick(now_us bigint, sweeps boolean) returns void language plpgsql as $$
 declare
   due      boolean;
@@ -4334,8 +4592,10 @@ end $$;
 
 -- Spends tokens of throughput_limit. The bucket holds the tokens of one second, and at least 1.05: a claim that is up
 -- to 50 ms late for the only token does not delay the next one. The register holds when the bucket is full again, in
--- microseconds: a number instead of a row that every claim would update. A negative number gives tokens back.
--- from functions/claim/limits.sql:30
+-- microseconds: a number instead of a row that every claim would update. A negative number gives tokens back. Locks:
+-- the throughput lock of the queue, for which it waits, until the register is set. So two claims cannot spend the same
+-- tokens. Indexes: none.
+-- from functions/claim/limits.sql:32
 create or replace function penstock._spend(q penstock.queue, wanted integer) returns integer language plpgsql as $$
 declare
   cost_us  double precision := 1e6 / q.throughput_limit;
@@ -4357,7 +4617,7 @@ begin
 end $$;
 
 -- The live leases of a queue with max_in_flight. Uses leased_N_watched. Locks: ACCESS SHARE.
--- from functions/claim/limits.sql:51
+-- from functions/claim/limits.sql:53
 create or replace function penstock._in_flight(queue_id integer) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -4365,80 +4625,80 @@ declare
   started timestamptz := clock_timestamp();
   n       bigint := 0;
 begin
--- from functions/claim/limits.sql:59, segment 0
+-- from functions/claim/limits.sql:61, segment 0
   n := n + (select count(*) from penstock.leased_0 l where l.queue_id = _in_flight.queue_id and l.watched
     and l.lease_until > started and l.dead_at is null);
--- from functions/claim/limits.sql:59, segment 1
+-- from functions/claim/limits.sql:61, segment 1
   n := n + (select count(*) from penstock.leased_1 l where l.queue_id = _in_flight.queue_id and l.watched
     and l.lease_until > started and l.dead_at is null);
--- from functions/claim/limits.sql:59, segment 2
+-- from functions/claim/limits.sql:61, segment 2
   n := n + (select count(*) from penstock.leased_2 l where l.queue_id = _in_flight.queue_id and l.watched
     and l.lease_until > started and l.dead_at is null);
--- from functions/claim/limits.sql:59, segment 3
+-- from functions/claim/limits.sql:61, segment 3
   n := n + (select count(*) from penstock.leased_3 l where l.queue_id = _in_flight.queue_id and l.watched
     and l.lease_until > started and l.dead_at is null);
--- from functions/claim/limits.sql:59, segment 4
+-- from functions/claim/limits.sql:61, segment 4
   n := n + (select count(*) from penstock.leased_4 l where l.queue_id = _in_flight.queue_id and l.watched
     and l.lease_until > started and l.dead_at is null);
--- from functions/claim/limits.sql:59, segment 5
+-- from functions/claim/limits.sql:61, segment 5
   n := n + (select count(*) from penstock.leased_5 l where l.queue_id = _in_flight.queue_id and l.watched
     and l.lease_until > started and l.dead_at is null);
--- from functions/claim/limits.sql:59, segment 6
+-- from functions/claim/limits.sql:61, segment 6
   n := n + (select count(*) from penstock.leased_6 l where l.queue_id = _in_flight.queue_id and l.watched
     and l.lease_until > started and l.dead_at is null);
--- from functions/claim/limits.sql:59, segment 7
+-- from functions/claim/limits.sql:61, segment 7
   n := n + (select count(*) from penstock.leased_7 l where l.queue_id = _in_flight.queue_id and l.watched
     and l.lease_until > started and l.dead_at is null);
--- from functions/claim/limits.sql:59, segment 8
+-- from functions/claim/limits.sql:61, segment 8
   n := n + (select count(*) from penstock.leased_8 l where l.queue_id = _in_flight.queue_id and l.watched
     and l.lease_until > started and l.dead_at is null);
--- from functions/claim/limits.sql:62
+-- from functions/claim/limits.sql:64
   return n;
 end $$;
 
 -- From now on the leases of this queue are counted: marks the existing leases as watched. Locks: the rows that it
 -- changes. Scans lane_N and leased_N, once for each queue that gets a limit.
--- from functions/claim/limits.sql:67
+-- from functions/claim/limits.sql:69
 create or replace function penstock._watch_leases(queue_id integer) returns void language plpgsql as $$
 #variable_conflict use_column
 begin
--- from functions/claim/limits.sql:71, segment 0
+-- from functions/claim/limits.sql:73, segment 0
   with gone as (delete from penstock.held_0 where queue_id = _watch_leases.queue_id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
   insert into penstock.leased_0 select * from gone;
   update penstock.leased_0 set watched = true where queue_id = _watch_leases.queue_id and not watched;
--- from functions/claim/limits.sql:71, segment 1
+-- from functions/claim/limits.sql:73, segment 1
   with gone as (delete from penstock.held_1 where queue_id = _watch_leases.queue_id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
   insert into penstock.leased_1 select * from gone;
   update penstock.leased_1 set watched = true where queue_id = _watch_leases.queue_id and not watched;
--- from functions/claim/limits.sql:71, segment 2
+-- from functions/claim/limits.sql:73, segment 2
   with gone as (delete from penstock.held_2 where queue_id = _watch_leases.queue_id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
   insert into penstock.leased_2 select * from gone;
   update penstock.leased_2 set watched = true where queue_id = _watch_leases.queue_id and not watched;
--- from functions/claim/limits.sql:71, segment 3
+-- from functions/claim/limits.sql:73, segment 3
   with gone as (delete from penstock.held_3 where queue_id = _watch_leases.queue_id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
   insert into penstock.leased_3 select * from gone;
   update penstock.leased_3 set watched = true where queue_id = _watch_leases.queue_id and not watched;
--- from functions/claim/limits.sql:71, segment 4
+-- from functions/claim/limits.sql:73, segment 4
   with gone as (delete from penstock.held_4 where queue_id = _watch_leases.queue_id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
   insert into penstock.leased_4 select * from gone;
   update penstock.leased_4 set watched = true where queue_id = _watch_leases.queue_id and not watched;
--- from functions/claim/limits.sql:71, segment 5
+-- from functions/claim/limits.sql:73, segment 5
   with gone as (delete from penstock.held_5 where queue_id = _watch_leases.queue_id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
   insert into penstock.leased_5 select * from gone;
   update penstock.leased_5 set watched = true where queue_id = _watch_leases.queue_id and not watched;
--- from functions/claim/limits.sql:71, segment 6
+-- from functions/claim/limits.sql:73, segment 6
   with gone as (delete from penstock.held_6 where queue_id = _watch_leases.queue_id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
   insert into penstock.leased_6 select * from gone;
   update penstock.leased_6 set watched = true where queue_id = _watch_leases.queue_id and not watched;
--- from functions/claim/limits.sql:71, segment 7
+-- from functions/claim/limits.sql:73, segment 7
   with gone as (delete from penstock.held_7 where queue_id = _watch_leases.queue_id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
   insert into penstock.leased_7 select * from gone;
   update penstock.leased_7 set watched = true where queue_id = _watch_leases.queue_id and not watched;
--- from functions/claim/limits.sql:71, segment 8
+-- from functions/claim/limits.sql:73, segment 8
   with gone as (delete from penstock.held_8 where queue_id = _watch_leases.queue_id returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
   insert into penstock.leased_8 select * from gone;
   update penstock.leased_8 set watched = true where queue_id = _watch_leases.queue_id and not watched;
--- from functions/claim/limits.sql:75
+-- from functions/claim/limits.sql:77
 end $$;
 
 -- A claim found too few messages and looks for due messages and expired leases. It moves no more than it will take
@@ -4539,19 +4799,27 @@ declare
   clean  boolean;
 begin
   if alone or pg_relation_size('penstock.grant_0', 'main') = bigint '0' then
-    return array(
+    return
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_0 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:30, segment 0
+;
   end if;
   for turn in 1 .. 100 loop
     begin
-      places := array(
+      places :=
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_0 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:34, segment 0
+;
       select not exists (select from penstock.lane_0 l where l.queue_id = lane_queue and l.priority = lane_rank
         and l.position >= floor
                          and l.position <= case when cardinality(places) < wanted then 9223372036854775807
@@ -4578,19 +4846,27 @@ declare
   clean  boolean;
 begin
   if alone or pg_relation_size('penstock.grant_1', 'main') = bigint '0' then
-    return array(
+    return
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_1 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:30, segment 1
+;
   end if;
   for turn in 1 .. 100 loop
     begin
-      places := array(
+      places :=
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_1 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:34, segment 1
+;
       select not exists (select from penstock.lane_1 l where l.queue_id = lane_queue and l.priority = lane_rank
         and l.position >= floor
                          and l.position <= case when cardinality(places) < wanted then 9223372036854775807
@@ -4617,19 +4893,27 @@ declare
   clean  boolean;
 begin
   if alone or pg_relation_size('penstock.grant_2', 'main') = bigint '0' then
-    return array(
+    return
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_2 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:30, segment 2
+;
   end if;
   for turn in 1 .. 100 loop
     begin
-      places := array(
+      places :=
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_2 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:34, segment 2
+;
       select not exists (select from penstock.lane_2 l where l.queue_id = lane_queue and l.priority = lane_rank
         and l.position >= floor
                          and l.position <= case when cardinality(places) < wanted then 9223372036854775807
@@ -4656,19 +4940,27 @@ declare
   clean  boolean;
 begin
   if alone or pg_relation_size('penstock.grant_3', 'main') = bigint '0' then
-    return array(
+    return
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_3 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:30, segment 3
+;
   end if;
   for turn in 1 .. 100 loop
     begin
-      places := array(
+      places :=
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_3 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:34, segment 3
+;
       select not exists (select from penstock.lane_3 l where l.queue_id = lane_queue and l.priority = lane_rank
         and l.position >= floor
                          and l.position <= case when cardinality(places) < wanted then 9223372036854775807
@@ -4695,19 +4987,27 @@ declare
   clean  boolean;
 begin
   if alone or pg_relation_size('penstock.grant_4', 'main') = bigint '0' then
-    return array(
+    return
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_4 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:30, segment 4
+;
   end if;
   for turn in 1 .. 100 loop
     begin
-      places := array(
+      places :=
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_4 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:34, segment 4
+;
       select not exists (select from penstock.lane_4 l where l.queue_id = lane_queue and l.priority = lane_rank
         and l.position >= floor
                          and l.position <= case when cardinality(places) < wanted then 9223372036854775807
@@ -4734,19 +5034,27 @@ declare
   clean  boolean;
 begin
   if alone or pg_relation_size('penstock.grant_5', 'main') = bigint '0' then
-    return array(
+    return
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_5 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:30, segment 5
+;
   end if;
   for turn in 1 .. 100 loop
     begin
-      places := array(
+      places :=
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_5 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:34, segment 5
+;
       select not exists (select from penstock.lane_5 l where l.queue_id = lane_queue and l.priority = lane_rank
         and l.position >= floor
                          and l.position <= case when cardinality(places) < wanted then 9223372036854775807
@@ -4773,19 +5081,27 @@ declare
   clean  boolean;
 begin
   if alone or pg_relation_size('penstock.grant_6', 'main') = bigint '0' then
-    return array(
+    return
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_6 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:30, segment 6
+;
   end if;
   for turn in 1 .. 100 loop
     begin
-      places := array(
+      places :=
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_6 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:34, segment 6
+;
       select not exists (select from penstock.lane_6 l where l.queue_id = lane_queue and l.priority = lane_rank
         and l.position >= floor
                          and l.position <= case when cardinality(places) < wanted then 9223372036854775807
@@ -4812,19 +5128,27 @@ declare
   clean  boolean;
 begin
   if alone or pg_relation_size('penstock.grant_7', 'main') = bigint '0' then
-    return array(
+    return
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_7 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:30, segment 7
+;
   end if;
   for turn in 1 .. 100 loop
     begin
-      places := array(
+      places :=
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_7 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:34, segment 7
+;
       select not exists (select from penstock.lane_7 l where l.queue_id = lane_queue and l.priority = lane_rank
         and l.position >= floor
                          and l.position <= case when cardinality(places) < wanted then 9223372036854775807
@@ -4851,19 +5175,27 @@ declare
   clean  boolean;
 begin
   if alone or pg_relation_size('penstock.grant_8', 'main') = bigint '0' then
-    return array(
+    return
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_8 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:30, segment 8
+;
   end if;
   for turn in 1 .. 100 loop
     begin
-      places := array(
+      places :=
+-- from functions/claim/pick.sql:14
+array(
       select r.ctid from penstock.lane_8 r
       where r.queue_id = lane_queue and r.priority = lane_rank and r.position >= floor and r.hold = 0
         and (not plain or (r.group_key, r.expires_at) is null and r.ctid < '(16777216,0)')
-      order by r.position limit wanted for update skip locked);
+      order by r.position limit wanted for update skip locked)
+-- from functions/claim/pick.sql:34, segment 8
+;
       select not exists (select from penstock.lane_8 l where l.queue_id = lane_queue and l.priority = lane_rank
         and l.position >= floor
                          and l.position <= case when cardinality(places) < wanted then 9223372036854775807
@@ -5312,7 +5644,7 @@ begin
                  and (only_queue is null or s.queue_id = only_queue)) then
     return 0;
   end if;
-  slot := penstock._hold_current();
+  slot := penstock._lock_current();
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
@@ -5530,8 +5862,9 @@ begin
   return found;
 end $$;
 
--- Searches all lanes of a queue in all segments that are not free, and notes the first row.
--- from functions/claim/rescan.sql:34
+-- Searches all lanes of a queue in all segments that are not free, and notes the first row. Locks: none. The
+-- caller holds the sweep lock, so no other session sets these registers. Indexes: as _first_in_lane and _first_live.
+-- from functions/claim/rescan.sql:35
 create or replace function penstock._rescan_lanes(q penstock.queue, sweeps boolean) returns boolean language plpgsql
   as $$
 declare
@@ -5575,7 +5908,7 @@ begin
 end $$;
 
 -- How often a rescan has found a message that no claim had seen.
--- from functions/claim/rescan.sql:77
+-- from functions/claim/rescan.sql:78
 create or replace function penstock.rescans_that_found() returns bigint language sql security definer
 set search_path = pg_catalog, pg_temp as $$
   select pg_sequence_last_value('penstock.rescans_found')
@@ -6014,7 +6347,9 @@ begin
 end $$;
 
 -- Raises the floors of a queue to their first live messages, up to a position below which no transaction is open.
--- from functions/claim/sweep.sql:118
+-- Locks: none. The caller holds the sweep lock, so no other session sets the floors. Indexes: as
+-- _first_live.
+-- from functions/claim/sweep.sql:120
 create or replace function penstock._raise_floors(q penstock.queue, up_to bigint) returns void language plpgsql as $$
 declare
   live    text := split_part(pg_sequence_last_value('penstock.ring')::text, '9', 2);
@@ -6076,11 +6411,14 @@ if slot <= 0 then
       worker)
     select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
     from held h having count(*) > 0)
-  select h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
+  select
+-- from layout/row.sql:6
+h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
     else penstock._body_json(h.body_slot, h.id) end, case when h.body_slot is null then h.payload_bytes
     else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key, h.priority::integer, h.group_key,
     h.attempt::integer, h.max_attempts::integer, h.enqueued_at, h.lease_until, h.expires_at, h.last_error,
     null::text
+-- from functions/claim/take_in_place.sql:31, segment 0
   from held h order by h.position;
 else
 -- from functions/claim/take_in_place.sql:14, segment 1
@@ -6100,11 +6438,14 @@ else
       worker)
     select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
     from held h having count(*) > 0)
-  select h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
+  select
+-- from layout/row.sql:6
+h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
     else penstock._body_json(h.body_slot, h.id) end, case when h.body_slot is null then h.payload_bytes
     else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key, h.priority::integer, h.group_key,
     h.attempt::integer, h.max_attempts::integer, h.enqueued_at, h.lease_until, h.expires_at, h.last_error,
     null::text
+-- from functions/claim/take_in_place.sql:31, segment 1
   from held h order by h.position;
 end if;
 else
@@ -6126,11 +6467,14 @@ if slot <= 2 then
       worker)
     select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
     from held h having count(*) > 0)
-  select h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
+  select
+-- from layout/row.sql:6
+h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
     else penstock._body_json(h.body_slot, h.id) end, case when h.body_slot is null then h.payload_bytes
     else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key, h.priority::integer, h.group_key,
     h.attempt::integer, h.max_attempts::integer, h.enqueued_at, h.lease_until, h.expires_at, h.last_error,
     null::text
+-- from functions/claim/take_in_place.sql:31, segment 2
   from held h order by h.position;
 else
 -- from functions/claim/take_in_place.sql:14, segment 3
@@ -6150,11 +6494,14 @@ else
       worker)
     select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
     from held h having count(*) > 0)
-  select h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
+  select
+-- from layout/row.sql:6
+h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
     else penstock._body_json(h.body_slot, h.id) end, case when h.body_slot is null then h.payload_bytes
     else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key, h.priority::integer, h.group_key,
     h.attempt::integer, h.max_attempts::integer, h.enqueued_at, h.lease_until, h.expires_at, h.last_error,
     null::text
+-- from functions/claim/take_in_place.sql:31, segment 3
   from held h order by h.position;
 end if;
 end if;
@@ -6178,11 +6525,14 @@ if slot <= 4 then
       worker)
     select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
     from held h having count(*) > 0)
-  select h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
+  select
+-- from layout/row.sql:6
+h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
     else penstock._body_json(h.body_slot, h.id) end, case when h.body_slot is null then h.payload_bytes
     else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key, h.priority::integer, h.group_key,
     h.attempt::integer, h.max_attempts::integer, h.enqueued_at, h.lease_until, h.expires_at, h.last_error,
     null::text
+-- from functions/claim/take_in_place.sql:31, segment 4
   from held h order by h.position;
 else
 -- from functions/claim/take_in_place.sql:14, segment 5
@@ -6202,11 +6552,14 @@ else
       worker)
     select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
     from held h having count(*) > 0)
-  select h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
+  select
+-- from layout/row.sql:6
+h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
     else penstock._body_json(h.body_slot, h.id) end, case when h.body_slot is null then h.payload_bytes
     else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key, h.priority::integer, h.group_key,
     h.attempt::integer, h.max_attempts::integer, h.enqueued_at, h.lease_until, h.expires_at, h.last_error,
     null::text
+-- from functions/claim/take_in_place.sql:31, segment 5
   from held h order by h.position;
 end if;
 else
@@ -6228,11 +6581,14 @@ if slot <= 6 then
       worker)
     select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
     from held h having count(*) > 0)
-  select h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
+  select
+-- from layout/row.sql:6
+h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
     else penstock._body_json(h.body_slot, h.id) end, case when h.body_slot is null then h.payload_bytes
     else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key, h.priority::integer, h.group_key,
     h.attempt::integer, h.max_attempts::integer, h.enqueued_at, h.lease_until, h.expires_at, h.last_error,
     null::text
+-- from functions/claim/take_in_place.sql:31, segment 6
   from held h order by h.position;
 else
 if slot <= 7 then
@@ -6253,11 +6609,14 @@ if slot <= 7 then
       worker)
     select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
     from held h having count(*) > 0)
-  select h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
+  select
+-- from layout/row.sql:6
+h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
     else penstock._body_json(h.body_slot, h.id) end, case when h.body_slot is null then h.payload_bytes
     else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key, h.priority::integer, h.group_key,
     h.attempt::integer, h.max_attempts::integer, h.enqueued_at, h.lease_until, h.expires_at, h.last_error,
     null::text
+-- from functions/claim/take_in_place.sql:31, segment 7
   from held h order by h.position;
 else
 -- from functions/claim/take_in_place.sql:14, segment 8
@@ -6277,11 +6636,14 @@ else
       worker)
     select until, new_hold, started, lane_queue, lane_rank, min(h.position), max(h.position), _take_in_place.worker
     from held h having count(*) > 0)
-  select h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
+  select
+-- from layout/row.sql:6
+h.id, h.token, _take_in_place.queue, case when h.body_slot is null then h.payload
     else penstock._body_json(h.body_slot, h.id) end, case when h.body_slot is null then h.payload_bytes
     else penstock._body_bytes(h.body_slot, h.id) end, h.headers, h.key, h.priority::integer, h.group_key,
     h.attempt::integer, h.max_attempts::integer, h.enqueued_at, h.lease_until, h.expires_at, h.last_error,
     null::text
+-- from functions/claim/take_in_place.sql:31, segment 8
   from held h order by h.position;
 end if;
 end if;
@@ -6422,6 +6784,14 @@ end if;
   return n;
 end $$;
 
+-- Returns whether the time in a register has come. A register is never set further ahead than ahead_us. A register that
+-- is further ahead was set before the clock was set back, and counts as not set. Locks: none. Indexes: none.
+-- from functions/common/is_due.sql:3
+create or replace function penstock._is_due(register regclass, now_us bigint, ahead_us bigint) returns boolean
+language sql volatile as $$
+  select abs(2 * (now_us - coalesce(pg_sequence_last_value(register), bigint '0')::float8) + ahead_us) >= ahead_us
+$$;
+
 -- Timers: due messages and expired leases become ready again. Claims do this, so no background process is required.
 --
 -- _run_timers moves up to piece due messages, and as many expired leases in each segment; for one queue, or for all.
@@ -6435,7 +6805,8 @@ create or replace function penstock._run_timers(only_queue integer, piece intege
 declare
   started  timestamptz := clock_timestamp();
   now_us   bigint := date_part('epoch', started) * 1e6;
-  rescan   boolean := only_queue is null and penstock._is_due('penstock.timer_rescan_at', now_us, 2000000);
+  rescan   boolean := only_queue is null
+    and penstock._is_due('penstock.timer_rescan_at', now_us, 2000000);
   margin   constant bigint := 1000000;
   due      integer;
   returned integer := 0;
@@ -6474,7 +6845,8 @@ end $$;
 
 -- Raises due_floor or lease_floor, unless a transaction that was open for long is about to commit rows below it: see
 -- background/commit_timers.sql. Such a transaction does not raise them either. A floor ahead of the clock is lowered.
--- from functions/claim/timers.sql:52
+-- Locks: the commit lock of the timers, without waiting, while it sets the floor. Indexes: none.
+-- from functions/claim/timers.sql:54
 create or replace function penstock._raise_timer_floor(floor regclass, to_us bigint) returns void language plpgsql as $$
 begin
   if penstock._is_due(floor, to_us - 1, 2000000) and not penstock._is_long() then
@@ -6483,8 +6855,8 @@ begin
   end if;
 end $$;
 
--- Sets when the next scan from the far left may begin.
--- from functions/claim/timers.sql:61
+-- Sets when the next scan from the far left may begin. Locks: none. It sets a register. Indexes: none.
+-- from functions/claim/timers.sql:63
 create or replace function penstock._rest_timers(started timestamptz) returns void language sql as $$
   select setval('penstock.timer_rescan_at',
     (date_part('epoch', started) * 1e6 + least(1000000,
@@ -6493,7 +6865,7 @@ $$;
 
 -- Is a message due, or has a lease expired? Looks where _run_timers would look. Uses scheduled_due. Locks: ACCESS
 -- SHARE.
--- from functions/claim/timers.sql:69
+-- from functions/claim/timers.sql:71
 create or replace function penstock._timers_due() returns boolean language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
@@ -6523,15 +6895,16 @@ end $$;
 -- Locks: none. Indexes: none.
 -- from functions/common/check_name.sql:3
 create or replace function penstock._check_name(queue text) returns void language plpgsql as $$
+declare
+  is_reserved constant boolean := queue ~ '\.dlq$';
 begin
-  if queue ~ '\.dlq$' then
-    perform penstock._fail('PS003',
-      format('queue name %L is reserved: names that end in .dlq are for dead letters', queue),
-      jsonb_build_object('queue', queue),
-      'Use a name that does not end in .dlq. Each queue has its dead letters in <queue>.dlq.');
-  elsif queue !~ '^[a-z0-9._-]{1,128}$' or queue is null then
-    perform penstock._fail('PS003', format('%L is not a valid queue name', left(queue, 200)),
-      jsonb_build_object('queue', left(queue, 200)), 'Use 1 to 128 lowercase letters, digits, -, _ and .');
+  if is_reserved or queue !~ '^[a-z0-9._-]{1,128}$' or queue is null then
+    perform penstock._fail('PS003', case when is_reserved
+      then format('queue name %L is reserved: names that end in .dlq are for dead letters', left(queue, 200))
+      else format('%L is not a valid queue name', left(queue, 200)) end,
+      jsonb_build_object('queue', left(queue, 200)), case when is_reserved
+      then 'Use a name that does not end in .dlq. Each queue has its dead letters in <queue>.dlq.'
+      else 'Use 1 to 128 lowercase letters, digits, -, _ and .' end);
   end if;
 end $$;
 
@@ -6579,10 +6952,13 @@ begin
   perform penstock._fail_value(field, value #>> '{}', format('a number from %s to %s', low, high));
 end $$;
 
--- Raise the errors of the engine: a SQLSTATE of Penstock, the facts as JSON in DETAIL, and what to do in HINT. DETAIL
+-- Raise the errors of the engine. A SQLSTATE has one meaning, so one call of _fail raises it. Errors that several
+-- functions raise have their own function here.
+--
+-- _fail takes a SQLSTATE of Penstock, the facts as JSON for DETAIL, and what to do for HINT. DETAIL
 -- is the source of the fields of the Python errors, so a new fact goes there and not only into the message.
 -- Locks: none. Indexes: none.
--- from functions/common/errors.sql:4
+-- from functions/common/errors.sql:7
 create or replace function penstock._fail(code text, message text, fields jsonb, hint text) returns void
 language plpgsql as $$
 begin
@@ -6590,18 +6966,34 @@ begin
 end $$;
 
 -- PS001: the queue does not exist.
--- from functions/common/errors.sql:11
+-- from functions/common/errors.sql:14
 create or replace function penstock._fail_unknown_queue(queue text) returns void language plpgsql as $$
 begin
   if queue is null then
     perform penstock._fail_value('queue', null, 'the name of a queue');
   end if;
-  perform penstock._fail('PS001', format('queue %L does not exist', queue), jsonb_build_object('queue', queue),
+  perform penstock._fail_no_queue(queue, '', jsonb_build_object('queue', queue),
     format('Create it with: select penstock.create_queue(%L)', queue));
 end $$;
 
+-- PS001, with the facts and the hint of the caller. place: for example ' on service ''a''', or nothing.
+-- from functions/common/errors.sql:24
+create or replace function penstock._fail_no_queue(queue text, place text, fields jsonb, hint text) returns void
+language plpgsql as $$
+begin
+  perform penstock._fail('PS001', format('queue %L does not exist', queue) || place, fields, hint);
+end $$;
+
+-- PS002: the queue exists. place: as in _fail_no_queue.
+-- from functions/common/errors.sql:31
+create or replace function penstock._fail_queue_exists(queue text, place text, fields jsonb, hint text) returns void
+language plpgsql as $$
+begin
+  perform penstock._fail('PS002', format('queue %L already exists', queue) || place, fields, hint);
+end $$;
+
 -- PS004: a value is not allowed.
--- from functions/common/errors.sql:21
+-- from functions/common/errors.sql:38
 create or replace function penstock._fail_value(field text, value text, allowed text) returns void
 language plpgsql as $$
 begin
@@ -6612,7 +7004,7 @@ begin
 end $$;
 
 -- PS007: the lease is lost.
--- from functions/common/errors.sql:31
+-- from functions/common/errors.sql:48
 create or replace function penstock._fail_lost(id bigint) returns void language plpgsql as $$
 begin
   perform penstock._fail('PS007',
@@ -6622,23 +7014,65 @@ begin
 end $$;
 
 -- PS008: the queue has reached max_depth.
--- from functions/common/errors.sql:40
+-- from functions/common/errors.sql:57
 create or replace function penstock._fail_full(queue text, max_depth bigint) returns void language plpgsql as $$
 begin
-  perform penstock._fail('PS008',
-    format('queue %L is full: it has reached its max_depth of %s messages', queue, max_depth),
-    jsonb_build_object('queue', queue, 'max_depth', max_depth),
+  perform penstock._fail_no_room(queue, max_depth, 'is full: it has reached its max_depth of %s messages',
     'Nothing was enqueued. Try again later, claim faster, or raise max_depth.');
 end $$;
 
+-- PS008, in the words of the caller: problem has a %s for max_depth.
+-- from functions/common/errors.sql:64
+create or replace function penstock._fail_no_room(queue text, max_depth bigint, problem text, hint text)
+returns void language plpgsql as $$
+begin
+  perform penstock._fail('PS008', format('queue %L ' || problem, queue, max_depth),
+    jsonb_build_object('queue', queue, 'max_depth', max_depth), hint);
+end $$;
+
 -- PS010: the message does not exist.
--- from functions/common/errors.sql:49
+-- from functions/common/errors.sql:72
 create or replace function penstock._fail_unknown_message(id bigint,
   hint text default 'It may have finished: see penstock.history.')
 returns void language plpgsql as $$
 begin
   perform penstock._fail('PS010', format('message %s does not exist', coalesce(id::text, 'null')),
     jsonb_build_object('id', id), hint);
+end $$;
+
+-- PS024: the queue of a service is not Active.
+-- from functions/common/errors.sql:81
+create or replace function penstock._fail_not_active(queue text, status text, hint text) returns void
+language plpgsql as $$
+begin
+  perform penstock._fail('PS024', format('queue %L is %s, not Active', queue, status),
+    jsonb_build_object('queue', queue, 'status', status), hint);
+end $$;
+
+-- PS040: the status of a task of a service does not allow the call.
+-- from functions/common/errors.sql:89
+create or replace function penstock._fail_task_status(task uuid, status text, hint text) returns void
+language plpgsql as $$
+begin
+  perform penstock._fail('PS040', format('task %s is %s', task, status),
+    jsonb_build_object('task', task, 'status', status), hint);
+end $$;
+
+-- PS051: a job of Spark was written before, with other rows.
+-- from functions/common/errors.sql:97
+create or replace function penstock._fail_job_written(message text, job text, fields jsonb, hint text) returns void
+language plpgsql as $$
+begin
+  perform penstock._fail('PS051', message, jsonb_build_object('job', job) || fields, hint);
+end $$;
+
+-- PS053: the messages of a batch of a stream cannot be read again.
+-- from functions/common/errors.sql:104
+create or replace function penstock._fail_batch_gone(problem text, consumer text, tick bigint, hint text) returns void
+language plpgsql as $$
+begin
+  perform penstock._fail('PS053', format('batch %s of consumer %L ', tick, consumer) || problem,
+    jsonb_build_object('consumer', consumer, 'tick', tick), hint);
 end $$;
 
 -- Privileges. penstock_producer enqueues, penstock_consumer claims and settles, penstock_operator does everything
@@ -6775,14 +7209,6 @@ begin
       'Use a queue whose name does not begin with "penstock.", or log in as a member of penstock_operator.');
   end if;
 end $$;
-
--- Returns whether the time in a register has come. A register is never set further ahead than ahead_us. A register that
--- is further ahead was set before the clock was set back, and counts as not set. Locks: none. Indexes: none.
--- from functions/common/is_due.sql:3
-create or replace function penstock._is_due(register regclass, now_us bigint, ahead_us bigint) returns boolean
-language sql volatile as $$
-  select abs(2 * (now_us - coalesce(pg_sequence_last_value(register), bigint '0')::float8) + ahead_us) >= ahead_us
-$$;
 
 -- Returns the version of the schema: the number of the last migration. Locks: none. Uses migration_pkey.
 -- from functions/common/schema_version.sql:2
@@ -6993,7 +7419,7 @@ language sql immutable as $$
   select penstock._held_from(mark) + slot + penstock._held_at(place)
 $$;
 
--- Returns the location (ctid) of the message of a token.
+-- Returns the location (ctid) of the message of a token. Locks: none. Indexes: none.
 -- from functions/common/token.sql:39
 create or replace function penstock._place(token bigint) returns tid language sql stable as $$
   select format('(%s,%s)', token >> 21 & 16777215, token >> 5 & 65535)::tid
@@ -7117,8 +7543,10 @@ begin
   end loop;
 end $$;
 
--- Admits messages while the bound allows it. Returns admitted, or unknown.
--- from functions/enqueue/depth.sql:29
+-- Admits messages while the bound allows it. Returns admitted, or unknown. Locks: the depth lock of the queue, shared,
+-- while it adds to the register, and a reservation until commit. A count takes the lock alone, so it sees the number
+-- and the reservation, or neither. Indexes: none.
+-- from functions/enqueue/depth.sql:31
 create or replace function penstock._reserve_below_bound(q penstock.queue, n integer) returns text language plpgsql
   as $$
 declare
@@ -7143,7 +7571,7 @@ end $$;
 
 -- Counts a queue whose bound was reached. Returns admitted, full, or busy if open transactions decide it. The locks are
 -- read before the messages are counted: a transaction that commits in between is counted twice, never missed.
--- from functions/enqueue/depth.sql:53
+-- from functions/enqueue/depth.sql:55
 create or replace function penstock._count_depth(q penstock.queue, n integer) returns text language plpgsql as $$
 declare
   locked   boolean := false;
@@ -7176,7 +7604,7 @@ end $$;
 -- Counts the waiting and leased messages of a queue up to a little more than at_most. STABLE: with one snapshot, in
 -- which a message that moves from table to table is in exactly one of them. Locks: ACCESS SHARE. Uses scheduled_queue,
 -- grouped_order and lane_N_order, and scans leased_N.
--- from functions/enqueue/depth.sql:85
+-- from functions/enqueue/depth.sql:87
 create or replace function penstock._depth(queue_id integer, at_most bigint) returns bigint
 language plpgsql stable set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
@@ -7187,61 +7615,61 @@ begin
     and s.group_key is null limit at_most + 1) c;
   n := n + (select count(*) from (select from penstock.grouped g where g.queue_id = _depth.queue_id
     limit at_most + 1) c);
--- from functions/enqueue/depth.sql:96, segment 0
+-- from functions/enqueue/depth.sql:98, segment 0
   if n <= at_most then
     n := n + (select count(*) from (select from penstock.lane_0 r where r.queue_id = _depth.queue_id
       and r.group_key is null limit at_most + 1) c)
            + (select count(*) from penstock.leased_0 l where l.queue_id = _depth.queue_id and l.dead_at is null);
   end if;
--- from functions/enqueue/depth.sql:96, segment 1
+-- from functions/enqueue/depth.sql:98, segment 1
   if n <= at_most then
     n := n + (select count(*) from (select from penstock.lane_1 r where r.queue_id = _depth.queue_id
       and r.group_key is null limit at_most + 1) c)
            + (select count(*) from penstock.leased_1 l where l.queue_id = _depth.queue_id and l.dead_at is null);
   end if;
--- from functions/enqueue/depth.sql:96, segment 2
+-- from functions/enqueue/depth.sql:98, segment 2
   if n <= at_most then
     n := n + (select count(*) from (select from penstock.lane_2 r where r.queue_id = _depth.queue_id
       and r.group_key is null limit at_most + 1) c)
            + (select count(*) from penstock.leased_2 l where l.queue_id = _depth.queue_id and l.dead_at is null);
   end if;
--- from functions/enqueue/depth.sql:96, segment 3
+-- from functions/enqueue/depth.sql:98, segment 3
   if n <= at_most then
     n := n + (select count(*) from (select from penstock.lane_3 r where r.queue_id = _depth.queue_id
       and r.group_key is null limit at_most + 1) c)
            + (select count(*) from penstock.leased_3 l where l.queue_id = _depth.queue_id and l.dead_at is null);
   end if;
--- from functions/enqueue/depth.sql:96, segment 4
+-- from functions/enqueue/depth.sql:98, segment 4
   if n <= at_most then
     n := n + (select count(*) from (select from penstock.lane_4 r where r.queue_id = _depth.queue_id
       and r.group_key is null limit at_most + 1) c)
            + (select count(*) from penstock.leased_4 l where l.queue_id = _depth.queue_id and l.dead_at is null);
   end if;
--- from functions/enqueue/depth.sql:96, segment 5
+-- from functions/enqueue/depth.sql:98, segment 5
   if n <= at_most then
     n := n + (select count(*) from (select from penstock.lane_5 r where r.queue_id = _depth.queue_id
       and r.group_key is null limit at_most + 1) c)
            + (select count(*) from penstock.leased_5 l where l.queue_id = _depth.queue_id and l.dead_at is null);
   end if;
--- from functions/enqueue/depth.sql:96, segment 6
+-- from functions/enqueue/depth.sql:98, segment 6
   if n <= at_most then
     n := n + (select count(*) from (select from penstock.lane_6 r where r.queue_id = _depth.queue_id
       and r.group_key is null limit at_most + 1) c)
            + (select count(*) from penstock.leased_6 l where l.queue_id = _depth.queue_id and l.dead_at is null);
   end if;
--- from functions/enqueue/depth.sql:96, segment 7
+-- from functions/enqueue/depth.sql:98, segment 7
   if n <= at_most then
     n := n + (select count(*) from (select from penstock.lane_7 r where r.queue_id = _depth.queue_id
       and r.group_key is null limit at_most + 1) c)
            + (select count(*) from penstock.leased_7 l where l.queue_id = _depth.queue_id and l.dead_at is null);
   end if;
--- from functions/enqueue/depth.sql:96, segment 8
+-- from functions/enqueue/depth.sql:98, segment 8
   if n <= at_most then
     n := n + (select count(*) from (select from penstock.lane_8 r where r.queue_id = _depth.queue_id
       and r.group_key is null limit at_most + 1) c)
            + (select count(*) from penstock.leased_8 l where l.queue_id = _depth.queue_id and l.dead_at is null);
   end if;
--- from functions/enqueue/depth.sql:102
+-- from functions/enqueue/depth.sql:104
   return n;
 end $$;
 
@@ -7792,7 +8220,7 @@ end if;
   perform penstock._rotate();
 end $$;
 
--- Enqueues the messages of a batch one by one.
+-- Enqueues the messages of a batch one by one. Locks and indexes: as enqueue, for each message.
 -- from functions/enqueue/enqueue_many.sql:80
 create or replace function penstock._enqueue_each(
   queue text, payloads jsonb[], payloads_bytes bytea[], headers jsonb[], keys text[], priorities integer[],
@@ -8127,7 +8555,7 @@ create or replace function penstock._put_ready(m penstock.envelope, at_position 
 declare
   slot integer;
 begin
-  slot := penstock._hold_current();
+  slot := penstock._lock_current();
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
@@ -8261,9 +8689,10 @@ end if;
   perform penstock._put_ready((m.id, m.enqueued_at, m.expires_at, m.first_claimed_at, m.claimed_at, m.dead_at, m.queue_id, m.priority, m.attempt, m.max_attempts, m.body_slot, m.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error)::penstock.envelope, m.position);
 end $$;
 
--- Messages were put into a segment that is no longer the current one. Claims look there only if the segment is in
--- use and the floor of the lane is not in the share of positions of the current segment.
--- from functions/enqueue/put.sql:62
+-- Messages were put into a segment that is no longer the current one. Claims look there only if the segment is in use
+-- and the floor of the lane is not in the share of positions of the current segment. Locks: as _reopen and
+-- _announce_put. Indexes: none.
+-- from functions/enqueue/put.sql:63
 create or replace function penstock._put_beside(slot integer, queue_id integer, priority integer) returns void
 language plpgsql as $$
 begin
@@ -8274,7 +8703,7 @@ begin
 end $$;
 
 -- Announces a message that a transaction block has just put into a segment, whose lock it already has. Indexes: none.
--- from functions/enqueue/put.sql:72
+-- from functions/enqueue/put.sql:73
 create or replace function penstock._announce_here(slot integer, queue_id integer, priority integer, at_position bigint)
 returns void language plpgsql as $$
 begin
@@ -8283,21 +8712,21 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/enqueue/put.sql:78, segment 0
+-- from functions/enqueue/put.sql:79, segment 0
   insert into penstock.deferred_0 (announced_at, kind, queue_id, priority, position)
   values (clock_timestamp(), 'put', queue_id, priority, at_position);
 else
--- from functions/enqueue/put.sql:78, segment 1
+-- from functions/enqueue/put.sql:79, segment 1
   insert into penstock.deferred_1 (announced_at, kind, queue_id, priority, position)
   values (clock_timestamp(), 'put', queue_id, priority, at_position);
 end if;
 else
 if slot <= 2 then
--- from functions/enqueue/put.sql:78, segment 2
+-- from functions/enqueue/put.sql:79, segment 2
   insert into penstock.deferred_2 (announced_at, kind, queue_id, priority, position)
   values (clock_timestamp(), 'put', queue_id, priority, at_position);
 else
--- from functions/enqueue/put.sql:78, segment 3
+-- from functions/enqueue/put.sql:79, segment 3
   insert into penstock.deferred_3 (announced_at, kind, queue_id, priority, position)
   values (clock_timestamp(), 'put', queue_id, priority, at_position);
 end if;
@@ -8305,33 +8734,33 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/enqueue/put.sql:78, segment 4
+-- from functions/enqueue/put.sql:79, segment 4
   insert into penstock.deferred_4 (announced_at, kind, queue_id, priority, position)
   values (clock_timestamp(), 'put', queue_id, priority, at_position);
 else
--- from functions/enqueue/put.sql:78, segment 5
+-- from functions/enqueue/put.sql:79, segment 5
   insert into penstock.deferred_5 (announced_at, kind, queue_id, priority, position)
   values (clock_timestamp(), 'put', queue_id, priority, at_position);
 end if;
 else
 if slot <= 6 then
--- from functions/enqueue/put.sql:78, segment 6
+-- from functions/enqueue/put.sql:79, segment 6
   insert into penstock.deferred_6 (announced_at, kind, queue_id, priority, position)
   values (clock_timestamp(), 'put', queue_id, priority, at_position);
 else
 if slot <= 7 then
--- from functions/enqueue/put.sql:78, segment 7
+-- from functions/enqueue/put.sql:79, segment 7
   insert into penstock.deferred_7 (announced_at, kind, queue_id, priority, position)
   values (clock_timestamp(), 'put', queue_id, priority, at_position);
 else
--- from functions/enqueue/put.sql:78, segment 8
+-- from functions/enqueue/put.sql:79, segment 8
   insert into penstock.deferred_8 (announced_at, kind, queue_id, priority, position)
   values (clock_timestamp(), 'put', queue_id, priority, at_position);
 end if;
 end if;
 end if;
 end if;
--- from functions/enqueue/put.sql:81
+-- from functions/enqueue/put.sql:82
 end $$;
 
 -- Schedules a message, or a group token, for later. Locks: only the new row. Indexes: none.
@@ -8780,7 +9209,7 @@ begin
 end $$;
 
 -- The same for all other ways to enqueue. due: when a message will be ready; if that is far off, waiters learn it in
--- time from attend.
+-- time from attend. Locks: as _wake. Indexes: none.
 -- from functions/enqueue/wake.sql:41
 create or replace function penstock._wake_waiters(q penstock.queue, due timestamptz default null) returns void
 language plpgsql as $$
@@ -8879,7 +9308,8 @@ begin
   end if;
   perform pg_advisory_xact_lock(1885695603, 2);
   if turn then
-    select s into next from generate_series(0, 15) s where s not in (select slot from penstock.history_slot)
+    select s into next from generate_series(0, 15) s
+    where s not in (select slot from penstock.history_slot)
     order by (s - pg_sequence_last_value('penstock.history_current') + 16) % 16 limit 1;
     if next is not null then
       insert into penstock.history_slot values (next, clock_timestamp());
@@ -8897,33 +9327,6 @@ begin
     end if;
   end loop;
   return next;
-end $$;
-
--- Returns the last transaction whose history may be missing because its slot was dropped. Locks: none. Scans
--- history_dropped, which has one row for each dropped slot.
--- from functions/lake/drop_landed.sql:44
-create or replace function penstock.history_dropped_through() returns bigint
-language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select coalesce(max(through_xid::text::bigint), 0) from penstock.history_dropped
-$$;
-
--- Gives the id of this transaction to rows of a restored dump whose transaction ids are in the future of this server,
--- and returns their number. No snapshot of this server would see them for a long time. Locks: the changed rows. Scans
--- history.
--- from functions/lake/drop_landed.sql:52
-create or replace function penstock.restamp_history() returns bigint
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-declare
-  future xid8 := pg_snapshot_xmax(pg_current_snapshot());
-  n      bigint;
-  m      bigint;
-begin
-  update penstock.history_log set xid = pg_current_xact_id() where xid >= future;
-  get diagnostics n = row_count;
-  update penstock.attempt_log set xid = pg_current_xact_id() where xid >= future;
-  get diagnostics m = row_count;
-  delete from penstock.history_dropped where through_xid >= future;
-  return n + m;
 end $$;
 
 -- Deletes finished messages from history, with their failed attempts, their results, their progress and their rows in
@@ -9086,6 +9489,14 @@ begin
   return null;
 end $$;
 
+-- Returns the last transaction whose history may be missing because its slot was dropped. Locks: none. Scans
+-- history_dropped, which has one row for each dropped slot.
+-- from functions/lake/history_dropped_through.sql:3
+create or replace function penstock.history_dropped_through() returns bigint
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select coalesce(max(through_xid::text::bigint), 0) from penstock.history_dropped
+$$;
+
 -- Returns the history that a lake lacks: the number of rows, counted up to a limit, and the time of the oldest. Locks:
 -- ACCESS SHARE. Uses history_log_xid.
 -- from functions/lake/lag.sql:3
@@ -9196,6 +9607,25 @@ begin
   end loop;
 end $$;
 
+-- Gives the id of this transaction to rows of a restored dump whose transaction ids are in the future of this server,
+-- and returns their number. No snapshot of this server would see them for a long time. Locks: the changed rows. Scans
+-- history.
+-- from functions/lake/restamp_history.sql:4
+create or replace function penstock.restamp_history() returns bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  future xid8 := pg_snapshot_xmax(pg_current_snapshot());
+  n      bigint;
+  m      bigint;
+begin
+  update penstock.history_log set xid = pg_current_xact_id() where xid >= future;
+  get diagnostics n = row_count;
+  update penstock.attempt_log set xid = pg_current_xact_id() where xid >= future;
+  get diagnostics m = row_count;
+  delete from penstock.history_dropped where through_xid >= future;
+  return n + m;
+end $$;
+
 -- Deletes the rows of a gold table and a day (UTC) whose keys are not given: those that a lake no longer counts
 -- after messages were erased or a day was rebuilt. keys are JSON objects by column name. Returns how many rows went.
 -- Quarters of an hour follow the minutes. Locks: the rows. Uses the indexes on day and minute.
@@ -9247,7 +9677,7 @@ language sql security definer set search_path = pg_catalog, pg_temp as $$
   update penstock.lake l set verified_at = clock_timestamp() where l.name = lake_verified.name
 $$;
 
--- chart returns what happened in a queue, or in all queues if it is null: one row for each step since a time in which
+-- Returns what happened in a queue, or in all queues if it is null: one row for each step since a time in which
 -- something was recorded. is_hour says whether to read the hours, which are kept for longer, or the minutes. Depths are
 -- the highest ones of the step, and null if none was recorded. waits and runs are the 50th, 95th and 99th percentile in
 -- seconds. Locks: ACCESS SHARE. Uses chart_point_at.
@@ -9307,44 +9737,6 @@ begin
     left join percentile w on w.start = s.start and not w.is_run
     left join percentile u on u.start = s.start and u.is_run
   order by 1;
-end $$;
-
--- recent_depths returns the ready messages of each queue in the minutes of the last hour in which it had any, for the
--- small charts in lists. The empty name stands for all queues. Locks: ACCESS SHARE. Uses chart_point_at.
--- from functions/monitoring/chart.sql:64
-create or replace function penstock.recent_depths() returns table (queue text, at timestamptz[], ready bigint[])
-language sql stable security definer set search_path = pg_catalog, pg_temp set jit = off as $$
-  select coalesce(q.name, ''), array_agg(p.at order by p.at), array_agg(p.ready order by p.at)
-  from penstock.chart_point p left join penstock.queue q on q.id = p.queue_id
-  where not p.is_hour and p.at >= clock_timestamp() - interval '1 hour' and p.ready is not null
-    and (p.queue_id = 0 or q.id is not null)
-  group by q.name
-$$;
-
--- recent_outcomes returns the messages that were done and the attempts that failed in each queue in the last five
--- minutes, exactly, from the minutes of the charts. The current minute counts as far as it was recorded. The empty name
--- stands for all queues, and always has a row. is_current says whether the charts include everything that ended until
--- two minutes ago. Locks: ACCESS SHARE. Uses chart_point_at.
--- from functions/monitoring/chart.sql:77
-create or replace function penstock.recent_outcomes()
-returns table (queue text, done bigint, failed bigint, is_current boolean)
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
-#variable_conflict use_column
-declare
-  now_at constant timestamptz := clock_timestamp();
-  since  constant timestamptz := penstock._chart_step('1 minute', now_at - interval '5 minutes');
-  slots  constant smallint[] := array[penstock._chart_slot(false, since), penstock._chart_slot(false, now_at)];
-begin
-  return query
-  select e.name, coalesce(p.done, 0)::bigint, coalesce(p.failed, 0)::bigint,
-    not c.is_behind and coalesce(c.recorded_at > now_at - interval '2 minutes', false)
-  from penstock.chart_progress c
-    cross join (select 0, '' union all select q.id, q.name from penstock.queue q) e (id, name)
-    cross join lateral (
-      select sum(t.done) as done, sum(t.failed) as failed from penstock.chart_point t
-      where t.slot = any (slots) and t.queue_id = e.id and not t.is_hour and t.at >= since) p
-  where e.id = 0 or p.done > 0 or p.failed > 0;
 end $$;
 
 -- Where a point of a chart is stored: minutes in slots 0 to 3 of twelve hours each, hours in slots 4 to 8 of thirty
@@ -9501,6 +9893,44 @@ begin
     missing_since = excluded.missing_since
   where (a.severity, a.title, a.since, a.missing_since)
     is distinct from (excluded.severity, excluded.title, excluded.since, excluded.missing_since);
+end $$;
+
+-- Returns the ready messages of each queue in the minutes of the last hour in which it had any, for the small charts in
+-- lists. The empty name stands for all queues. Locks: ACCESS SHARE. Uses chart_point_at.
+-- from functions/monitoring/recent_depths.sql:3
+create or replace function penstock.recent_depths() returns table (queue text, at timestamptz[], ready bigint[])
+language sql stable security definer set search_path = pg_catalog, pg_temp set jit = off as $$
+  select coalesce(q.name, ''), array_agg(p.at order by p.at), array_agg(p.ready order by p.at)
+  from penstock.chart_point p left join penstock.queue q on q.id = p.queue_id
+  where not p.is_hour and p.at >= clock_timestamp() - interval '1 hour' and p.ready is not null
+    and (p.queue_id = 0 or q.id is not null)
+  group by q.name
+$$;
+
+-- Returns the messages that were done and the attempts that failed in each queue in the last five minutes, exactly,
+-- from the minutes of the charts. The current minute counts as far as it was recorded. The empty name stands for all
+-- queues, and always has a row. is_current says whether the charts include everything that ended until two minutes ago.
+-- Locks: ACCESS SHARE. Uses chart_point_at.
+-- from functions/monitoring/recent_outcomes.sql:5
+create or replace function penstock.recent_outcomes()
+returns table (queue text, done bigint, failed bigint, is_current boolean)
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+#variable_conflict use_column
+declare
+  now_at constant timestamptz := clock_timestamp();
+  since  constant timestamptz := penstock._chart_step('1 minute', now_at - interval '5 minutes');
+  slots  constant smallint[] := array[penstock._chart_slot(false, since), penstock._chart_slot(false, now_at)];
+begin
+  return query
+  select e.name, coalesce(p.done, 0)::bigint, coalesce(p.failed, 0)::bigint,
+    not c.is_behind and coalesce(c.recorded_at > now_at - interval '2 minutes', false)
+  from penstock.chart_progress c
+    cross join (select 0, '' union all select q.id, q.name from penstock.queue q) e (id, name)
+    cross join lateral (
+      select sum(t.done) as done, sum(t.failed) as failed from penstock.chart_point t
+      where t.slot = any (slots) and t.queue_id = e.id and not t.is_hour and t.at >= since) p
+  where e.id = 0 or p.done > 0 or p.failed > 0;
 end $$;
 
 -- record_charts adds what has happened since the last call to the charts of the queues: the depths at the end of each
@@ -9768,178 +10198,6 @@ begin
     end;
   end loop;
   return cleared;
-end $$;
-
--- Requests an act on all messages in a state that match a filter: cancel, redrive, replay, move or set_priority.
--- Messages that were enqueued after the request are left out, so the act ends. With in_background a server carries it
--- out; otherwise the caller calls step_bulk_act until it has ended. dry_run only counts. Returns the id of the act.
--- Locks: the new rows. Uses queue_name_key.
--- from functions/operate/bulk_act.sql:5
-create or replace function penstock.request_bulk_act(act text, state text, queues text[] default null,
-  key text default null, error text default null, worker text default null, enqueued_before timestamptz default null,
-  enqueued_after timestamptz default null, to_queue text default null, priority integer default null,
-  per_second numeric default null, max_count bigint default null, dry_run boolean default false,
-  in_background boolean default true, created_by text default null)
-returns uuid language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-declare
-  now_at  timestamptz := clock_timestamp();
-  allowed text[] := case request_bulk_act.act
-    when 'cancel' then array['ready', 'scheduled', 'leased', 'dead']
-    when 'redrive' then array['dead']
-    when 'replay' then array['finished', 'done', 'expired', 'cancelled', 'superseded']
-    when 'move' then array['ready', 'scheduled', 'dead']
-    when 'set_priority' then array['ready', 'scheduled'] end;
-  made    uuid;
-  missing text;
-begin
-  if allowed is null then
-    perform penstock._fail_value('act', request_bulk_act.act, 'cancel, redrive, replay, move or set_priority');
-  elsif request_bulk_act.state <> all (allowed) or request_bulk_act.state is null then
-    perform penstock._fail_value('state', request_bulk_act.state, array_to_string(allowed, ', '));
-  elsif request_bulk_act.act = 'move' and request_bulk_act.to_queue is null then
-    perform penstock._fail_value('to_queue', null, 'the name of a queue');
-  elsif request_bulk_act.act = 'set_priority' and (request_bulk_act.priority is null
-    or request_bulk_act.priority not between -9 and 9) then
-    perform penstock._fail_value('priority', request_bulk_act.priority::text, '-9 to 9');
-  elsif request_bulk_act.per_second <= 0 then
-    perform penstock._fail_value('per_second', request_bulk_act.per_second::text, 'more than 0');
-  elsif request_bulk_act.max_count <= 0 then
-    perform penstock._fail_value('max_count', request_bulk_act.max_count::text, '1 or more');
-  end if;
-  missing := (select n from unnest(request_bulk_act.queues || request_bulk_act.to_queue) n
-    where n is not null and not exists (select from penstock.queue q where q.name = n) limit 1);
-  if missing is not null then
-    perform penstock._fail_unknown_queue(missing);
-  end if;
-  insert into penstock.bulk_act as b (act, queues, state, key, error, worker, enqueued_before, enqueued_after, to_queue,
-    priority, per_second, max_count, dry_run, created_by, created_at)
-  values (request_bulk_act.act, request_bulk_act.queues, request_bulk_act.state,
-    request_bulk_act.key, request_bulk_act.error, request_bulk_act.worker,
-    least(request_bulk_act.enqueued_before, now_at), request_bulk_act.enqueued_after,
-    request_bulk_act.to_queue, request_bulk_act.priority, request_bulk_act.per_second, request_bulk_act.max_count,
-    request_bulk_act.dry_run, request_bulk_act.created_by, now_at)
-  returning b.id into made;
-  if in_background then
-    if not exists (select from penstock.queue q where q.name = 'penstock.bulk_acts') then
-      perform penstock.create_queue('penstock.bulk_acts',
-        '{"lease_seconds": 6, "max_attempts": 100, "keep_history": 0}', exist_ok => true);
-    end if;
-    perform penstock.enqueue('penstock.bulk_acts', jsonb_build_object('bulk_act', made));
-  end if;
-  return made;
-end $$;
-
--- Asks an act to stop. It stops before its next step. True if it had not ended. Locks: the row of the act. Uses
--- bulk_act_pkey.
--- from functions/operate/bulk_act.sql:62
-create or replace function penstock.stop_bulk_act(id uuid) returns boolean
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-begin
-  update penstock.bulk_act b set stop_asked = true, updated_at = clock_timestamp()
-  where b.id = stop_bulk_act.id and b.status in ('pending', 'running');
-  return found;
-end $$;
-
--- Ends an act with an error. Locks: the row of the act. Uses bulk_act_pkey.
--- from functions/operate/bulk_act.sql:72
-create or replace function penstock.fail_bulk_act(id uuid, error_message text) returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-begin
-  update penstock.bulk_act b set status = 'failed', error_message = fail_bulk_act.error_message,
-    updated_at = clock_timestamp(), finished_at = clock_timestamp()
-  where b.id = fail_bulk_act.id and b.status in ('pending', 'running');
-end $$;
-
--- One step of an act: up to 500 messages, or as many as its rate allows in a second. Its changes, its counts and the
--- place of the next step are written in one transaction, so a step that is repeated after a crash changes nothing
--- twice.
--- Returns how the act stands, and the seconds to wait before the next step. Locks: the row of the act until commit, and
--- as the verb. Uses bulk_act_pkey, and indexes as browse and the verb.
--- from functions/operate/bulk_act.sql:86
-create or replace function penstock.step_bulk_act(id uuid, out status text, out pause_seconds double precision)
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-declare
-  b       penstock.bulk_act;
-  s       penstock.sighting;
-  most    integer;
-  filter  penstock.sight_filter;
-  ids     bigint[] := '{}';
-  queues  text[] := '{}';
-  did     bigint := 0;
-begin
-  select * into b from penstock.bulk_act t where t.id = step_bulk_act.id for update;
-  if not found or b.status not in ('pending', 'running') then
-    status := coalesce(b.status, 'done');
-    return;
-  end if;
-  most := least(500, ceil(b.per_second), b.max_count - b.matched);
-  if not b.stop_asked then
-    filter := (b.key, b.error, b.worker, b.enqueued_before, b.enqueued_after)::penstock.sight_filter;
-    for s in select * from penstock.browse(b.state, b.queues, filter, b.place, most, 10000) loop
-      continue when s.id is null or not penstock._is_meant(b, s);
-      ids := ids || s.id;
-      queues := queues || regexp_replace(s.queue, '\.dlq$', '');
-    end loop;
-    -- At this point s is the last row.
-    if not b.dry_run and cardinality(ids) > 0 then
-      did := penstock._bulk_change(b, ids, queues);
-    end if;
-    b.looked := b.looked + s.looked;
-  end if;
-  b.matched := b.matched + cardinality(ids);
-  b.status := case when b.stop_asked then 'stopped'
-    when s.place is null or b.matched >= b.max_count then 'done' else 'running' end;
-  update penstock.bulk_act t
-  set status = b.status, place = s.place, looked = b.looked, matched = b.matched,
-      changed = t.changed + did, updated_at = clock_timestamp(), error_message = null,
-      finished_at = case when b.status <> 'running' then clock_timestamp() end
-  where t.id = b.id;
-  status := b.status;
-  pause_seconds := case when b.status = 'running' and not b.dry_run then cardinality(ids) / b.per_second end;
-end $$;
-
--- Whether a message that a step has found is one of the act. Internal queues are, only if they are named. Messages that
--- died or finished after the request are not, and messages that the act has changed are not found again.
--- from functions/operate/bulk_act.sql:131
-create or replace function penstock._is_meant(b penstock.bulk_act, s penstock.sighting) returns boolean
-language plpgsql immutable as $$
-begin
-  return (b.queues is not null or not s.queue ^@ 'penstock.')
-    and (b.state not in ('dead', 'finished', 'done', 'expired', 'cancelled', 'superseded') or s.at <= b.created_at)
-    and (b.act <> 'move' or regexp_replace(s.queue, '\.dlq$', '') <> b.to_queue)
-    and (b.act <> 'set_priority' or s.priority <> b.priority);
-end $$;
-
--- Applies the act to some messages. Returns how many were changed.
--- from functions/operate/bulk_act.sql:141
-create or replace function penstock._bulk_change(b penstock.bulk_act, ids bigint[], queues text[]) returns bigint
-language plpgsql as $$
-declare
-  n    bigint := 0;
-  each bigint;
-begin
-  case b.act
-    when 'cancel' then return penstock.cancel_many(ids);
-    when 'move' then return penstock.move(ids, b.to_queue);
-    when 'set_priority' then return penstock.set_priority(ids, b.priority);
-    when 'redrive' then
-      return (select sum(penstock.redrive(g.queue, g.ids)) from (
-        select u.queue, array_agg(u.id) as ids from unnest(ids, queues) u (id, queue) group by u.queue) g);
-    else
-      foreach each in array ids loop
-        begin
-          perform penstock.replay(each, b.to_queue);
-          n := n + 1;
-        exception when sqlstate 'PS010' or sqlstate 'PS012' then
-          null;   -- its history was dropped meanwhile, or its queue
-        end;
-      end loop;
-      return n;
-  end case;
 end $$;
 
 -- cancel ends a message that is waiting, leased or dead, and returns its previous state. A worker that holds the
@@ -10490,8 +10748,7 @@ begin
     if exist_ok then
       return false;
     end if;
-    perform penstock._fail('PS002', format('queue %L already exists', create_queue.name),
-      jsonb_build_object('queue', create_queue.name),
+    perform penstock._fail_queue_exists(create_queue.name, '', jsonb_build_object('queue', create_queue.name),
       'Change it with penstock.set_queue, or create it with exist_ok => true.');
   end if;
   new_id := nextval(pg_get_serial_sequence('penstock.queue', 'id'));
@@ -10506,6 +10763,83 @@ begin
     perform penstock.set_queue(create_queue.name, settings);
   end if;
   return true;
+end $$;
+
+-- Creates a schedule, which enqueues a message whenever its rule fires. Returns true if it was created, and false if it
+-- exists and exist_ok is true. Locks: an advisory lock on the name until commit. Uses schedule_name_key.
+-- from functions/operate/create_schedule.sql:3
+create or replace function penstock.create_schedule(
+  name text, queue text, cron text, payload jsonb default 'null', settings jsonb default '{}',
+    exist_ok boolean default false)
+returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  s penstock.schedule;
+begin
+  if create_schedule.name !~ '^[a-z0-9._-]{1,128}$' or create_schedule.name is null then
+    perform penstock._fail_value('name', create_schedule.name, '1 to 128 lowercase letters, digits, -, _ and .');
+  end if;
+  -- If two callers create the same name, the second waits here and then finds the row of the first.
+  perform pg_advisory_xact_lock(hashtextextended('penstock schedule ' || create_schedule.name, 0));
+  if exists (select from penstock.schedule t where t.name = create_schedule.name) then
+    if exist_ok then
+      return false;
+    end if;
+    perform penstock._fail('PS014', format('schedule %L already exists', create_schedule.name),
+      jsonb_build_object('schedule', create_schedule.name),
+      'Change it with penstock.set_schedule, or create it with exist_ok => true.');
+  end if;
+  -- These are arguments. In the settings they would override the arguments, which a server has checked.
+  if settings ?| array['queue', 'cron', 'payload'] then
+    perform penstock._fail_value('settings', (select k from unnest(array['queue', 'cron', 'payload']) k
+      where settings ? k limit 1), 'settings other than queue, cron and payload, which are separate arguments');
+  end if;
+  s.name := create_schedule.name;
+  s.time_zone := 'UTC';
+  s.priority := 0;
+  s.missed := 'once';
+  s.missed_after_seconds := 60;
+  s.paused := false;
+  s.created_at := clock_timestamp();
+  s := penstock._with_schedule_settings(s, jsonb_build_object('queue', queue, 'cron', cron, 'payload',
+    coalesce(payload, 'null')) || settings);
+  s.id := nextval(pg_get_serial_sequence('penstock.schedule', 'id'));
+  insert into penstock.schedule overriding system value select s.*;
+  return true;
+end $$;
+
+-- Creates a subscription of a queue. A queue has at most one. Servers listen to penstock_subscriptions, and send the
+-- messages. Locks: the new row. Uses subscription_pkey.
+-- from functions/operate/create_subscription.sql:3
+create or replace function penstock.create_subscription(
+  name text, queue text, url text, settings jsonb default '{}', created_by text default null) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  s penstock.subscription;
+begin
+  if create_subscription.name !~ '^[a-z0-9._-]{1,128}$' or create_subscription.name is null then
+    perform penstock._fail_value('name', create_subscription.name, '1 to 128 lowercase letters, digits, -, _ and .');
+  end if;
+  perform penstock._check_internal(create_subscription.queue);
+  perform penstock._queue_id(create_subscription.queue);
+  s.name := create_subscription.name;
+  s.queue := create_subscription.queue;
+  s.concurrency := 10;
+  s.timeout_seconds := 15;
+  s.enabled := true;
+  s.version := 0;
+  s.delivered := 0;
+  s.failed := 0;
+  s.created_by := create_subscription.created_by;
+  s.created_at := clock_timestamp();
+  s := penstock._with_subscription_settings(s, settings || jsonb_build_object('url', create_subscription.url));
+  insert into penstock.subscription select s.* on conflict do nothing;
+  if not found then
+    perform penstock._fail('PS042', format('subscription %L or a subscription of queue %L already exists',
+      create_subscription.name, create_subscription.queue), jsonb_build_object('subscription',
+      create_subscription.name, 'queue', create_subscription.queue), 'A queue has at most one subscription.');
+  end if;
 end $$;
 
 -- Cron rules have five fields (minute, hour, day of month, month, day of week), are a name such as @daily, or a period
@@ -10759,9 +11093,9 @@ begin
       jsonb_build_object('queue', q.name, 'count', n), 'Purge it first, or drop it with force => true.');
   end if;
   if exists (select from penstock.schedule s where s.queue_id = q.id) and not force then
-    perform penstock._fail('PS011', format('queue %L has schedules: %s', q.name,
-        (select string_agg(s.name, ', ' order by s.name) from penstock.schedule s where s.queue_id = q.id)),
-          jsonb_build_object('queue', q.name, 'count', n),
+    perform penstock._fail('PS017', format('queue %L has schedules: %s', q.name,
+      (select string_agg(s.name, ', ' order by s.name) from penstock.schedule s where s.queue_id = q.id)),
+      jsonb_build_object('queue', q.name),
       'Drop them first, or drop the queue with force => true.');
   end if;
   if q.has_members then
@@ -10879,6 +11213,73 @@ begin
 -- from functions/operate/drop_queue.sql:69
 end $$;
 
+-- Drops a schedule. The messages that it has enqueued stay. Locks: the row of the schedule. Uses schedule_name_key.
+-- from functions/operate/drop_schedule.sql:2
+create or replace function penstock.drop_schedule(name text) returns void language plpgsql security definer
+set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  s penstock.schedule := penstock._find_schedule(drop_schedule.name);
+begin
+  delete from penstock.schedule t where t.id = s.id;
+end $$;
+
+-- Drops a subscription. The messages of its queue stay. Locks: the row of the subscription. Uses subscription_pkey.
+-- from functions/operate/drop_subscription.sql:2
+create or replace function penstock.drop_subscription(name text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  s penstock.subscription := penstock._find_subscription(name);
+begin
+  delete from penstock.subscription t where t.name = s.name;
+  perform pg_notify('penstock_subscriptions', '');
+end $$;
+
+-- Ends an act with an error. Locks: the row of the act. Uses bulk_act_pkey.
+-- from functions/operate/fail_bulk_act.sql:2
+create or replace function penstock.fail_bulk_act(id uuid, error_message text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  update penstock.bulk_act b set status = 'failed', error_message = fail_bulk_act.error_message,
+    updated_at = clock_timestamp(), finished_at = clock_timestamp()
+  where b.id = fail_bulk_act.id and b.status in ('pending', 'running');
+end $$;
+
+-- Returns a schedule by name, or raises PS013. Locks: the row of the schedule until commit. Uses schedule_name_key.
+-- from functions/operate/find_schedule.sql:2
+create or replace function penstock._find_schedule(name text) returns penstock.schedule language plpgsql as $$
+#variable_conflict use_column
+declare
+  s penstock.schedule;
+begin
+  select * into s from penstock.schedule t where t.name = _find_schedule.name for no key update;
+  if not found then
+    perform penstock._fail('PS013', format('schedule %L does not exist', _find_schedule.name),
+      jsonb_build_object('schedule', _find_schedule.name),
+      'Create it with penstock.create_schedule. The view penstock.schedules lists all schedules.');
+  end if;
+  return s;
+end $$;
+
+-- Returns a subscription by name, or raises PS041. Locks: the row of the subscription until commit. Uses
+-- subscription_pkey.
+-- from functions/operate/find_subscription.sql:3
+create or replace function penstock._find_subscription(name text) returns penstock.subscription language plpgsql as $$
+#variable_conflict use_column
+declare
+  s penstock.subscription;
+begin
+  select * into s from penstock.subscription t where t.name = _find_subscription.name for no key update;
+  if not found then
+    perform penstock._fail('PS041', format('subscription %L does not exist', left(_find_subscription.name, 200)),
+      jsonb_build_object('subscription', left(_find_subscription.name, 200)),
+      'Create it with penstock.create_subscription.');
+  end if;
+  return s;
+end $$;
+
 -- Enqueues a message for every due schedule. Returns the number of messages and the time of the next fire. Workers call
 -- it on time, and claims call it about once a minute. Any number of callers may call it at once, and each fire is
 -- enqueued once, because the row of a schedule records its last fire in the transaction that enqueues.
@@ -10952,8 +11353,9 @@ begin
     make_interval(secs => s.ttl_seconds), s.max_attempts, 'replace', 'waiting');
 end $$;
 
--- Enqueues the message of a schedule now, even if it is paused. The next fire does not change. Returns the id.
--- from functions/operate/fire_schedules.sql:72
+-- Enqueues the message of a schedule now, even if it is paused. The next fire does not change. Returns the id. Locks:
+-- as enqueue. Uses schedule_pkey.
+-- from functions/operate/fire_schedules.sql:73
 create or replace function penstock.fire_schedule(name text) returns bigint language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 declare
@@ -10962,10 +11364,10 @@ begin
   return penstock._enqueue_fire(s, clock_timestamp());
 end $$;
 
--- move puts waiting messages and dead letters into another queue, and keeps their ids. A dead letter starts again at
--- its first attempt. Messages that are leased or finished, or in the queue already, are skipped. If a message with the
--- same key waits in the other queue, the older of the two is superseded. PS008 if the queue has no room. Returns how
--- many were moved. Locks: the rows. Indexes: as cancel, and as enqueue.
+-- Puts waiting messages and dead letters into another queue, and keeps their ids. A dead letter starts again at its
+-- first attempt. Messages that are leased or finished, or in the queue already, are skipped. If a message with the same
+-- key waits in the other queue, the older of the two is superseded. PS008 if the queue has no room. Returns how many
+-- were moved. Locks: the rows. Indexes: as cancel, and as enqueue.
 -- from functions/operate/move.sql:5
 create or replace function penstock.move(ids bigint[], queue text) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -11010,272 +11412,29 @@ begin
   return n;
 end $$;
 
--- set_priority changes the priority of waiting messages, which then come last among those of their new priority.
--- Messages that are not waiting, or have the priority already, are skipped. Returns how many were changed. Locks: the
--- rows. Indexes: as cancel, and as enqueue.
--- from functions/operate/move.sql:51
-create or replace function penstock.set_priority(ids bigint[], priority integer) returns bigint
+-- Counts the deliveries of a server, and disables the subscription if its endpoint answered 410 Gone. A server that
+-- works with older settings does not disable it. Locks: the row of the subscription. Uses subscription_pkey.
+-- from functions/operate/note_deliveries.sql:3
+create or replace function penstock.note_deliveries(
+  name text, version integer, delivered bigint, failed bigint, last_error text, disabled_reason text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  q      penstock.queue;
-  taken  record;
-  n      bigint := 0;
-  wanted bigint;
+  is_gone boolean;
 begin
-  if cardinality(ids) > 10000 or ids is null then
-    perform penstock._fail_value('ids', cardinality(ids)::text, 'up to 10000 ids');
-  elsif set_priority.priority not between -9 and 9 or set_priority.priority is null then
-    perform penstock._fail_value('priority', set_priority.priority::text, '-9 to 9');
+  update penstock.subscription s
+  set delivered = s.delivered + note_deliveries.delivered, failed = s.failed + note_deliveries.failed,
+      last_delivered_at = case when note_deliveries.delivered > 0 then clock_timestamp() else s.last_delivered_at end,
+      last_error = coalesce(note_deliveries.last_error, s.last_error),
+      last_error_at = case when note_deliveries.last_error is null then s.last_error_at else clock_timestamp() end,
+      enabled = s.enabled and not (note_deliveries.disabled_reason is not null
+        and s.version = note_deliveries.version),
+      disabled_reason = case when s.version = note_deliveries.version
+        then coalesce(note_deliveries.disabled_reason, s.disabled_reason) else s.disabled_reason end
+  where s.name = note_deliveries.name returning not s.enabled into is_gone;
+  if is_gone and note_deliveries.disabled_reason is not null then
+    perform pg_notify('penstock_subscriptions', '');
   end if;
-  for wanted in select distinct i from unnest(ids) i order by i loop
-    taken := penstock._take_waiting(wanted, false, null, set_priority.priority);
-    continue when taken.state is null;
-    if q.id is distinct from (taken.m).queue_id then
-      select * into q from penstock.queue t where t.id = (taken.m).queue_id;
-    end if;
-    taken.m.priority := set_priority.priority;
-    perform penstock._place_again(q, taken.m, taken.due_at, false);
-    n := n + 1;
-    if not penstock._in_block() then
-      perform penstock._wake_waiters(q);
-    end if;
-  end loop;
-  return n;
-end $$;
-
--- Puts a message that was taken out of its table back: into its group, the schedule or the current segment of a queue.
--- reserve: it is new in the queue, so it counts for max_depth, and its key may be in use there.
--- from functions/operate/move.sql:83
-create or replace function penstock._place_again(q penstock.queue, m penstock.envelope, due timestamptz,
-  reserve boolean) returns void language plpgsql as $$
-declare
-  state text;
-begin
-  if m.priority <> all (q.priorities) or q.plain and (m.expires_at is not null or m.group_key is not null) then
-    perform penstock._widen(q, penstock._lane_bits(m.priority, m.expires_at is null and m.group_key is null));
-  end if;
-  if reserve and q.max_depth is not null then
-    perform penstock._reserve_depth(q, 1);
-  end if;
-  if reserve and m.key is not null then
-    state := penstock._yield_key(m, 'wait');
-  end if;
-  if state is not null then
-    perform penstock._finish(m, state, null);
-  elsif m.group_key is not null then
-    perform penstock._rejoin_group(m, due);
-  elsif due is not null then
-    perform penstock._put_scheduled(due, m);
-  else
-    perform penstock._put_ready(m, nextval('penstock.position'));
-  end if;
-end $$;
-
--- Takes a waiting message (with dead_too, a dead letter as well) out of its table, unless it is in the queue not_in or
--- has the priority unlike. Returns it with its state and the time at which it is due, or nulls. Locks: the row. Finds
--- it as _remove_waiting does. Uses scheduled_id, grouped_id and dead_pkey.
--- from functions/operate/move.sql:111
-create or replace function penstock._take_waiting(id bigint, dead_too boolean, not_in integer, unlike integer,
-  out m penstock.envelope, out state text, out due_at timestamptz) language plpgsql as $$
-#variable_conflict use_column
-declare
-  now_at timestamptz := clock_timestamp();
-  s penstock.scheduled;
-  g penstock.grouped;
-  d penstock.dead;
-  r penstock.ready_0;
-begin
-  delete from penstock.scheduled t where t.id = _take_waiting.id and t.group_key is null
-    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into s;
-  if found then
-    m := (s.id, s.enqueued_at, s.expires_at, s.first_claimed_at, s.claimed_at, s.dead_at, s.queue_id, s.priority, s.attempt, s.max_attempts, s.body_slot, s.worker, s.key, s.group_key, s.headers, s.payload, s.payload_bytes, s.last_error)::penstock.envelope;
-    due_at := case when s.due_at > now_at then s.due_at end;
-    state := case when s.due_at > now_at then 'scheduled' else 'ready' end;
-    return;
-  end if;
-  delete from penstock.grouped t where t.id = _take_waiting.id
-    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into g;
-  if found then
-    m := penstock._envelope(g);
-    perform penstock._hasten_group_token(g.queue_id, g.group_key, g.visible_at);
-    due_at := case when g.visible_at > now_at then g.visible_at end;
-    state := case when g.visible_at > now_at then 'scheduled' else 'ready' end;
-    return;
-  end if;
-  if dead_too then
-    delete from penstock.dead t where t.id = _take_waiting.id and t.queue_id is distinct from not_in returning * into d;
-    if found then
-      m := (d.id, d.enqueued_at, null, d.first_claimed_at, d.claimed_at, null, d.queue_id, d.priority, 0,
-        d.max_attempts, d.body_slot, d.worker, d.key, d.group_key, d.headers, d.payload, d.payload_bytes,
-        d.last_error)::penstock.envelope;
-      state := 'dead';
-      return;
-    end if;
-  end if;
-  r := penstock._take_ready(_take_waiting.id, not_in, unlike);
-  if r.id is not null then
-    m := (r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope;
-    state := 'ready';
-  end if;
-end $$;
-
--- Takes a ready message out of its segment: by lane_N_order if it never came back, because then its position is its id,
--- otherwise by a scan. Locks: the row of the message.
--- from functions/operate/move.sql:157
-create or replace function penstock._take_ready(id bigint, not_in integer, unlike integer) returns penstock.ready_0
-language plpgsql as $$
-#variable_conflict use_column
-declare
-  r penstock.ready_0;
-begin
-  r := penstock._take_fresh(_take_ready.id, not_in, unlike);
-  if r.id is not null then
-    return r;
-  end if;
--- from functions/operate/move.sql:168, segment 0
-  delete from penstock.ready_0 t where t.id = _take_ready.id and t.group_key is null
-    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:168, segment 1
-  delete from penstock.ready_1 t where t.id = _take_ready.id and t.group_key is null
-    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:168, segment 2
-  delete from penstock.ready_2 t where t.id = _take_ready.id and t.group_key is null
-    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:168, segment 3
-  delete from penstock.ready_3 t where t.id = _take_ready.id and t.group_key is null
-    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:168, segment 4
-  delete from penstock.ready_4 t where t.id = _take_ready.id and t.group_key is null
-    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:168, segment 5
-  delete from penstock.ready_5 t where t.id = _take_ready.id and t.group_key is null
-    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:168, segment 6
-  delete from penstock.ready_6 t where t.id = _take_ready.id and t.group_key is null
-    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:168, segment 7
-  delete from penstock.ready_7 t where t.id = _take_ready.id and t.group_key is null
-    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:168, segment 8
-  delete from penstock.ready_8 t where t.id = _take_ready.id and t.group_key is null
-    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:174
-  return null;
-end $$;
-
--- Takes a ready message that never came back out of its segment. Uses lane_N_order, in every lane. Locks: the row of
--- the message.
--- from functions/operate/move.sql:179
-create or replace function penstock._take_fresh(id bigint, not_in integer, unlike integer) returns penstock.ready_0
-language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
-  as $$
-#variable_conflict use_column
-declare
-  r penstock.ready_0;
-begin
--- from functions/operate/move.sql:188, segment 0
-  delete from penstock.ready_0 t using penstock.queue q cross join unnest(q.priorities) rank
-  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
-    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
-  returning t.* into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:188, segment 1
-  delete from penstock.ready_1 t using penstock.queue q cross join unnest(q.priorities) rank
-  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
-    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
-  returning t.* into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:188, segment 2
-  delete from penstock.ready_2 t using penstock.queue q cross join unnest(q.priorities) rank
-  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
-    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
-  returning t.* into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:188, segment 3
-  delete from penstock.ready_3 t using penstock.queue q cross join unnest(q.priorities) rank
-  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
-    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
-  returning t.* into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:188, segment 4
-  delete from penstock.ready_4 t using penstock.queue q cross join unnest(q.priorities) rank
-  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
-    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
-  returning t.* into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:188, segment 5
-  delete from penstock.ready_5 t using penstock.queue q cross join unnest(q.priorities) rank
-  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
-    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
-  returning t.* into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:188, segment 6
-  delete from penstock.ready_6 t using penstock.queue q cross join unnest(q.priorities) rank
-  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
-    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
-  returning t.* into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:188, segment 7
-  delete from penstock.ready_7 t using penstock.queue q cross join unnest(q.priorities) rank
-  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
-    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
-  returning t.* into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:188, segment 8
-  delete from penstock.ready_8 t using penstock.queue q cross join unnest(q.priorities) rank
-  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
-    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
-  returning t.* into r;
-  if found then
-    return r;
-  end if;
--- from functions/operate/move.sql:196
-  return null;
 end $$;
 
 -- Pauses a queue: claims return nothing. The variant `resume` delivers its messages again. Locks and indexes: as
@@ -11310,6 +11469,35 @@ create or replace function penstock.resume_schedule(name text) returns void lang
 set search_path = pg_catalog, pg_temp as $$
 begin
   perform penstock.set_schedule(name, '{"paused": false}');
+end $$;
+
+-- Puts a message that was taken out of its table back: into its group, the schedule or the current segment of a queue.
+-- reserve: it is new in the queue, so it counts for max_depth, and its key may be in use there. Locks: those of _widen,
+-- _reserve_depth and _yield_key, and the new row. Indexes: as these functions.
+-- from functions/operate/place_again.sql:4
+create or replace function penstock._place_again(q penstock.queue, m penstock.envelope, due timestamptz,
+  reserve boolean) returns void language plpgsql as $$
+declare
+  state text;
+begin
+  if m.priority <> all (q.priorities) or q.plain and (m.expires_at is not null or m.group_key is not null) then
+    perform penstock._widen(q, penstock._lane_bits(m.priority, m.expires_at is null and m.group_key is null));
+  end if;
+  if reserve and q.max_depth is not null then
+    perform penstock._reserve_depth(q, 1);
+  end if;
+  if reserve and m.key is not null then
+    state := penstock._yield_key(m, 'wait');
+  end if;
+  if state is not null then
+    perform penstock._finish(m, state, null);
+  elsif m.group_key is not null then
+    perform penstock._rejoin_group(m, due);
+  elsif due is not null then
+    perform penstock._put_scheduled(due, m);
+  else
+    perform penstock._put_ready(m, nextval('penstock.position'));
+  end if;
 end $$;
 
 -- Deletes the waiting messages of a queue (with include_leased the leased ones too) or its dead letters
@@ -11631,6 +11819,18 @@ begin
   end if;
 end $$;
 
+-- Returns the id of a queue, or raises PS001. Locks: none. Uses queue_name_key.
+-- from functions/operate/queue_id.sql:2
+create or replace function penstock._queue_id(queue text) returns integer language plpgsql stable as $$
+declare
+  found integer := (select q.id from penstock.queue q where q.name = _queue_id.queue);
+begin
+  if found is null then
+    perform penstock._fail_unknown_queue(queue);
+  end if;
+  return found;
+end $$;
+
 -- Puts dead letters back into their queue, at attempt 0: all of them, or those that match every filter given; at most
 -- max_count, spread out in time at per_second. error_like is compared with the whole error and with the line of it that
 -- names the cause. If the queue has a max_depth, only as many as there is room for; PS008 if there is none. Returns how
@@ -11678,8 +11878,8 @@ begin
   if q.max_depth is not null then
     room := q.max_depth - penstock._depth(q.id, q.max_depth);
     if room <= 0 and exists (select from penstock.dead t where t.queue_id = q.id) then
-      perform penstock._fail('PS008', format('queue %L has no room for dead letters: it holds its max_depth of %s '
-        'messages', q.name, q.max_depth), jsonb_build_object('queue', q.name, 'max_depth', q.max_depth),
+      perform penstock._fail_no_room(q.name, q.max_depth,
+        'has no room for dead letters: it holds its max_depth of %s messages',
         'Nothing was redriven. Redrive again when messages were claimed, or raise max_depth.');
     end if;
     max_count := least(max_count, room);
@@ -11707,8 +11907,9 @@ begin
   return n;
 end $$;
 
--- Puts a dead letter back into its queue.
--- from functions/operate/redrive.sql:77
+-- Puts a dead letter back into its queue. Locks: the row of the member of a batch, then as _place_again. Indexes: as
+-- these functions.
+-- from functions/operate/redrive.sql:78
 create or replace function penstock._revive(q penstock.queue, m penstock.envelope, due timestamptz) returns void
 language plpgsql as $$
 begin
@@ -11740,177 +11941,98 @@ begin
                           h.group_key, max_attempts => h.max_attempts);
 end $$;
 
--- Schedules: create, change, pause, drop. _find_schedule returns a schedule by name, or raises PS013.
--- Locks: the row of the schedule until commit. Uses schedule_name_key.
--- from functions/operate/schedule.sql:3
-create or replace function penstock._find_schedule(name text) returns penstock.schedule language plpgsql as $$
+-- Requests an act on all messages in a state that match a filter: cancel, redrive, replay, move or set_priority.
+-- Messages that were enqueued after the request are left out, so the act ends. With in_background a server carries it
+-- out; otherwise the caller calls step_bulk_act until it has ended. dry_run only counts. Returns the id of the act.
+-- Locks: the new rows. Uses queue_name_key.
+-- from functions/operate/request_bulk_act.sql:5
+create or replace function penstock.request_bulk_act(act text, state text, queues text[] default null,
+  key text default null, error text default null, worker text default null, enqueued_before timestamptz default null,
+  enqueued_after timestamptz default null, to_queue text default null, priority integer default null,
+  per_second numeric default null, max_count bigint default null, dry_run boolean default false,
+  in_background boolean default true, created_by text default null)
+returns uuid language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  s penstock.schedule;
+  now_at  timestamptz := clock_timestamp();
+  allowed text[] := case request_bulk_act.act
+    when 'cancel' then array['ready', 'scheduled', 'leased', 'dead']
+    when 'redrive' then array['dead']
+    when 'replay' then array['finished', 'done', 'expired', 'cancelled', 'superseded']
+    when 'move' then array['ready', 'scheduled', 'dead']
+    when 'set_priority' then array['ready', 'scheduled'] end;
+  made    uuid;
+  missing text;
 begin
-  select * into s from penstock.schedule t where t.name = _find_schedule.name for no key update;
-  if not found then
-    perform penstock._fail('PS013', format('schedule %L does not exist', _find_schedule.name),
-      jsonb_build_object('schedule', _find_schedule.name),
-      'Create it with penstock.create_schedule. The view penstock.schedules lists all schedules.');
+  if allowed is null then
+    perform penstock._fail_value('act', request_bulk_act.act, 'cancel, redrive, replay, move or set_priority');
+  elsif request_bulk_act.state <> all (allowed) or request_bulk_act.state is null then
+    perform penstock._fail_value('state', request_bulk_act.state, array_to_string(allowed, ', '));
+  elsif request_bulk_act.act = 'move' and request_bulk_act.to_queue is null then
+    perform penstock._fail_value('to_queue', null, 'the name of a queue');
+  elsif request_bulk_act.act = 'set_priority' and (request_bulk_act.priority is null
+    or request_bulk_act.priority not between -9 and 9) then
+    perform penstock._fail_value('priority', request_bulk_act.priority::text, '-9 to 9');
+  elsif request_bulk_act.per_second <= 0 then
+    perform penstock._fail_value('per_second', request_bulk_act.per_second::text, 'more than 0');
+  elsif request_bulk_act.max_count <= 0 then
+    perform penstock._fail_value('max_count', request_bulk_act.max_count::text, '1 or more');
   end if;
-  return s;
-end $$;
-
--- Creates a schedule, which enqueues a message whenever its rule fires. Returns true if it was created, and false if it
--- exists and exist_ok is true. Locks: an advisory lock on the name until commit. Uses schedule_name_key.
--- from functions/operate/schedule.sql:19
-create or replace function penstock.create_schedule(
-  name text, queue text, cron text, payload jsonb default 'null', settings jsonb default '{}',
-    exist_ok boolean default false)
-returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-declare
-  s penstock.schedule;
-begin
-  if create_schedule.name !~ '^[a-z0-9._-]{1,128}$' or create_schedule.name is null then
-    perform penstock._fail_value('name', create_schedule.name, '1 to 128 lowercase letters, digits, -, _ and .');
+  missing := (select n from unnest(request_bulk_act.queues || request_bulk_act.to_queue) n
+    where n is not null and not exists (select from penstock.queue q where q.name = n) limit 1);
+  if missing is not null then
+    perform penstock._fail_unknown_queue(missing);
   end if;
-  -- If two callers create the same name, the second waits here and then finds the row of the first.
-  perform pg_advisory_xact_lock(hashtextextended('penstock schedule ' || create_schedule.name, 0));
-  if exists (select from penstock.schedule t where t.name = create_schedule.name) then
-    if exist_ok then
-      return false;
+  insert into penstock.bulk_act as b (act, queues, state, key, error, worker, enqueued_before, enqueued_after, to_queue,
+    priority, per_second, max_count, dry_run, created_by, created_at)
+  values (request_bulk_act.act, request_bulk_act.queues, request_bulk_act.state,
+    request_bulk_act.key, request_bulk_act.error, request_bulk_act.worker,
+    least(request_bulk_act.enqueued_before, now_at), request_bulk_act.enqueued_after,
+    request_bulk_act.to_queue, request_bulk_act.priority, request_bulk_act.per_second, request_bulk_act.max_count,
+    request_bulk_act.dry_run, request_bulk_act.created_by, now_at)
+  returning b.id into made;
+  if in_background then
+    if not exists (select from penstock.queue q where q.name = 'penstock.bulk_acts') then
+      perform penstock.create_queue('penstock.bulk_acts',
+        '{"lease_seconds": 6, "max_attempts": 100, "keep_history": 0}', exist_ok => true);
     end if;
-    perform penstock._fail('PS014', format('schedule %L already exists', create_schedule.name),
-      jsonb_build_object('schedule', create_schedule.name),
-      'Change it with penstock.set_schedule, or create it with exist_ok => true.');
+    perform penstock.enqueue('penstock.bulk_acts', jsonb_build_object('bulk_act', made));
   end if;
-  -- These are arguments. In the settings they would override the arguments, which a server has checked.
-  if settings ?| array['queue', 'cron', 'payload'] then
-    perform penstock._fail_value('settings', (select k from unnest(array['queue', 'cron', 'payload']) k
-      where settings ? k limit 1), 'settings other than queue, cron and payload, which are separate arguments');
-  end if;
-  s.name := create_schedule.name;
-  s.time_zone := 'UTC';
-  s.priority := 0;
-  s.missed := 'once';
-  s.missed_after_seconds := 60;
-  s.paused := false;
-  s.created_at := clock_timestamp();
-  s := penstock._with_schedule_settings(s, jsonb_build_object('queue', queue, 'cron', cron, 'payload',
-    coalesce(payload, 'null')) || settings);
-  s.id := nextval(pg_get_serial_sequence('penstock.schedule', 'id'));
-  insert into penstock.schedule overriding system value select s.*;
-  return true;
+  return made;
 end $$;
 
--- Changes settings of a schedule, all or none. A JSON null resets a setting to its default. A due fire stays due unless
--- the rule or the time zone changes. In that case the next fire is computed from now. Locks: the row of the schedule
--- until commit. Uses schedule_name_key.
--- from functions/operate/schedule.sql:62
-create or replace function penstock.set_schedule(name text, settings jsonb) returns void
+-- Changes the priority of waiting messages, which then come last among those of their new priority. Messages that are
+-- not waiting, or have the priority already, are skipped. Returns how many were changed. Locks: the rows. Indexes: as
+-- cancel, and as enqueue.
+-- from functions/operate/set_priority.sql:4
+create or replace function penstock.set_priority(ids bigint[], priority integer) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  s penstock.schedule := penstock._find_schedule(set_schedule.name);
-  n penstock.schedule := penstock._with_schedule_settings(s, settings);
+  q      penstock.queue;
+  taken  record;
+  n      bigint := 0;
+  wanted bigint;
 begin
-  n.updated_at := s.updated_at;
-  if n is distinct from s then
-    update penstock.schedule t
-    set queue_id = n.queue_id, cron = n.cron, time_zone = n.time_zone, payload = n.payload, headers = n.headers,
-        key = n.key, priority = n.priority, group_key = n.group_key, ttl_seconds = n.ttl_seconds,
-        max_attempts = n.max_attempts, missed = n.missed, missed_after_seconds = n.missed_after_seconds,
-        paused = n.paused, next_fire_at = n.next_fire_at, last_error = null,
-        updated_at = clock_timestamp()
-    where t.id = s.id;
+  if cardinality(ids) > 10000 or ids is null then
+    perform penstock._fail_value('ids', cardinality(ids)::text, 'up to 10000 ids');
+  elsif set_priority.priority not between -9 and 9 or set_priority.priority is null then
+    perform penstock._fail_value('priority', set_priority.priority::text, '-9 to 9');
   end if;
-end $$;
-
--- Returns the schedule with its settings changed and checked. Its queue must accept the message of the schedule. Locks:
--- none. Uses queue_name_key.
--- from functions/operate/schedule.sql:83
-create or replace function penstock._with_schedule_settings(s penstock.schedule, settings jsonb)
-returns penstock.schedule language plpgsql as $$
-declare
-  known   constant text[] := array['queue', 'cron', 'time_zone', 'payload', 'headers', 'key', 'priority', 'group_key',
-                                   'ttl_seconds', 'max_attempts', 'missed', 'missed_after_seconds', 'paused'];
-  before  constant penstock.schedule := s;
-  q       penstock.queue;
-  setting record;
-begin
-  if settings is null or jsonb_typeof(settings) <> 'object' then
-    perform penstock._fail_value('settings', settings::text, 'a JSON object of settings');
-  end if;
-  for setting in select * from jsonb_each(settings) e (key, value) loop
-    if setting.key <> all (known) then
-      perform penstock._fail_value('settings', setting.key, array_to_string(known, ', '));
+  for wanted in select distinct i from unnest(ids) i order by i loop
+    taken := penstock._take_waiting(wanted, false, null, set_priority.priority);
+    continue when taken.state is null;
+    if q.id is distinct from (taken.m).queue_id then
+      select * into q from penstock.queue t where t.id = (taken.m).queue_id;
     end if;
-    s := penstock._with_schedule_setting(s, setting.key, setting.value);
+    taken.m.priority := set_priority.priority;
+    perform penstock._place_again(q, taken.m, taken.due_at, false);
+    n := n + 1;
+    if not penstock._in_block() then
+      perform penstock._wake_waiters(q);
+    end if;
   end loop;
-  select * into q from penstock.queue t where t.id = s.queue_id;
-  perform penstock._check_message(q, s.payload, null, s.headers, s.key, s.priority, s.group_key, null, null,
-    make_interval(secs => s.ttl_seconds), s.max_attempts);
-  -- Fires that were due during a pause are skipped.
-  if (s.cron, s.time_zone) is distinct from (before.cron, before.time_zone) or before.paused and not s.paused then
-    s.next_fire_at := penstock._next_fire(s.cron, s.time_zone, clock_timestamp());
-    if s.next_fire_at is null then
-      perform penstock._fail_value('cron', s.cron, 'a rule that fires within the next eight years');
-    end if;
-  end if;
-  s.updated_at := clock_timestamp();
-  return s;
-end $$;
-
--- Returns the schedule with one setting changed and checked.
--- from functions/operate/schedule.sql:116
-create or replace function penstock._with_schedule_setting(s penstock.schedule, setting text, value jsonb)
-returns penstock.schedule language plpgsql as $$
-begin
-  case setting
-    when 'queue' then s.queue_id := penstock._queue_id(penstock._text_of(setting, value));
-    when 'cron' then
-      s.cron := penstock._text_of(setting, value);
-      if penstock._cron_period(s.cron) is null then
-        perform penstock._parse_cron(s.cron);
-      end if;
-    when 'time_zone' then s.time_zone := penstock._checked_time_zone(coalesce(penstock._text_of(setting, value),
-      'UTC'));
-    when 'payload' then s.payload := value;
-    when 'headers' then s.headers := nullif(value, 'null');
-    when 'key' then s.key := penstock._text_of(setting, value);
-    when 'priority' then s.priority := penstock._whole(setting, value, -9, 9, 0);
-    when 'group_key' then s.group_key := penstock._text_of(setting, value);
-    when 'ttl_seconds' then s.ttl_seconds := penstock._whole(setting, value, 1, 315360000, null);
-    when 'max_attempts' then s.max_attempts := penstock._whole(setting, value, 1, 100, null);
-    when 'missed' then
-      s.missed := coalesce(penstock._text_of(setting, value), 'once');
-      if s.missed not in ('once', 'all', 'skip') then
-        perform penstock._fail_value(setting, s.missed, 'once, all or skip');
-      end if;
-    when 'missed_after_seconds' then s.missed_after_seconds := penstock._whole(setting, value, 1, 86400, 60);
-    when 'paused' then s.paused := penstock._truth(setting, value, false);
-  end case;
-  return s;
-end $$;
-
--- Returns the id of a queue, or raises PS001. Locks: none. Uses queue_name_key.
--- from functions/operate/schedule.sql:147
-create or replace function penstock._queue_id(queue text) returns integer language plpgsql stable as $$
-declare
-  found integer := (select q.id from penstock.queue q where q.name = _queue_id.queue);
-begin
-  if found is null then
-    perform penstock._fail_unknown_queue(queue);
-  end if;
-  return found;
-end $$;
-
--- Drops a schedule. The messages that it has enqueued stay. Locks: the row of the schedule. Uses schedule_name_key.
--- from functions/operate/schedule.sql:158
-create or replace function penstock.drop_schedule(name text) returns void language plpgsql security definer
-set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-declare
-  s penstock.schedule := penstock._find_schedule(drop_schedule.name);
-begin
-  delete from penstock.schedule t where t.id = s.id;
+  return n;
 end $$;
 
 -- set_queue changes settings of a queue, all or none. A JSON null resets a setting to its default.
@@ -12011,27 +12133,112 @@ begin
   return rule;
 end $$;
 
--- Subscriptions: create, change, drop, and count deliveries. Servers listen to penstock_subscriptions, and send
--- the messages. _find_subscription returns a subscription by name, or raises PS041. Locks: the row of the subscription
--- until commit. Uses subscription_pkey.
--- from functions/operate/subscription.sql:4
-create or replace function penstock._find_subscription(name text) returns penstock.subscription language plpgsql as $$
+-- Changes settings of a schedule, all or none. A JSON null resets a setting to its default. A due fire stays due unless
+-- the rule or the time zone changes. In that case the next fire is computed from now. Locks: the row of the schedule
+-- until commit. Uses schedule_name_key.
+-- from functions/operate/set_schedule.sql:4
+create or replace function penstock.set_schedule(name text, settings jsonb) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  s penstock.subscription;
+  s penstock.schedule := penstock._find_schedule(set_schedule.name);
+  n penstock.schedule := penstock._with_schedule_settings(s, settings);
 begin
-  select * into s from penstock.subscription t where t.name = _find_subscription.name for no key update;
-  if not found then
-    perform penstock._fail('PS041', format('subscription %L does not exist', left(_find_subscription.name, 200)),
-      jsonb_build_object('subscription', left(_find_subscription.name, 200)),
-      'Create it with penstock.create_subscription.');
+  n.updated_at := s.updated_at;
+  if n is distinct from s then
+    update penstock.schedule t
+    set queue_id = n.queue_id, cron = n.cron, time_zone = n.time_zone, payload = n.payload, headers = n.headers,
+        key = n.key, priority = n.priority, group_key = n.group_key, ttl_seconds = n.ttl_seconds,
+        max_attempts = n.max_attempts, missed = n.missed, missed_after_seconds = n.missed_after_seconds,
+        paused = n.paused, next_fire_at = n.next_fire_at, last_error = null,
+        updated_at = clock_timestamp()
+    where t.id = s.id;
   end if;
+end $$;
+
+-- Returns the schedule with its settings changed and checked. Its queue must accept the message of the schedule. Locks:
+-- none. Uses queue_name_key.
+-- from functions/operate/set_schedule.sql:25
+create or replace function penstock._with_schedule_settings(s penstock.schedule, settings jsonb)
+returns penstock.schedule language plpgsql as $$
+declare
+  known   constant text[] := array['queue', 'cron', 'time_zone', 'payload', 'headers', 'key', 'priority', 'group_key',
+                                   'ttl_seconds', 'max_attempts', 'missed', 'missed_after_seconds', 'paused'];
+  before  constant penstock.schedule := s;
+  q       penstock.queue;
+  setting record;
+begin
+  if settings is null or jsonb_typeof(settings) <> 'object' then
+    perform penstock._fail_value('settings', settings::text, 'a JSON object of settings');
+  end if;
+  for setting in select * from jsonb_each(settings) e (key, value) loop
+    if setting.key <> all (known) then
+      perform penstock._fail_value('settings', setting.key, array_to_string(known, ', '));
+    end if;
+    s := penstock._with_schedule_setting(s, setting.key, setting.value);
+  end loop;
+  select * into q from penstock.queue t where t.id = s.queue_id;
+  perform penstock._check_message(q, s.payload, null, s.headers, s.key, s.priority, s.group_key, null, null,
+    make_interval(secs => s.ttl_seconds), s.max_attempts);
+  -- Fires that were due during a pause are skipped.
+  if (s.cron, s.time_zone) is distinct from (before.cron, before.time_zone) or before.paused and not s.paused then
+    s.next_fire_at := penstock._next_fire(s.cron, s.time_zone, clock_timestamp());
+    if s.next_fire_at is null then
+      perform penstock._fail_value('cron', s.cron, 'a rule that fires within the next eight years');
+    end if;
+  end if;
+  s.updated_at := clock_timestamp();
   return s;
+end $$;
+
+-- Returns the schedule with one setting changed and checked.
+-- from functions/operate/set_schedule.sql:58
+create or replace function penstock._with_schedule_setting(s penstock.schedule, setting text, value jsonb)
+returns penstock.schedule language plpgsql as $$
+begin
+  case setting
+    when 'queue' then s.queue_id := penstock._queue_id(penstock._text_of(setting, value));
+    when 'cron' then
+      s.cron := penstock._text_of(setting, value);
+      if penstock._cron_period(s.cron) is null then
+        perform penstock._parse_cron(s.cron);
+      end if;
+    when 'time_zone' then s.time_zone := penstock._checked_time_zone(coalesce(penstock._text_of(setting, value),
+      'UTC'));
+    when 'payload' then s.payload := value;
+    when 'headers' then s.headers := nullif(value, 'null');
+    when 'key' then s.key := penstock._text_of(setting, value);
+    when 'priority' then s.priority := penstock._whole(setting, value, -9, 9, 0);
+    when 'group_key' then s.group_key := penstock._text_of(setting, value);
+    when 'ttl_seconds' then s.ttl_seconds := penstock._whole(setting, value, 1, 315360000, null);
+    when 'max_attempts' then s.max_attempts := penstock._whole(setting, value, 1, 100, null);
+    when 'missed' then
+      s.missed := coalesce(penstock._text_of(setting, value), 'once');
+      if s.missed not in ('once', 'all', 'skip') then
+        perform penstock._fail_value(setting, s.missed, 'once, all or skip');
+      end if;
+    when 'missed_after_seconds' then s.missed_after_seconds := penstock._whole(setting, value, 1, 86400, 60);
+    when 'paused' then s.paused := penstock._truth(setting, value, false);
+  end case;
+  return s;
+end $$;
+
+-- Changes settings of a subscription, all or none. Locks: the row of the subscription. Uses subscription_pkey.
+-- from functions/operate/set_subscription.sql:2
+create or replace function penstock.set_subscription(name text, settings jsonb) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  s penstock.subscription := penstock._with_subscription_settings(penstock._find_subscription(name), settings);
+begin
+  update penstock.subscription t set url = s.url, secret = s.secret, concurrency = s.concurrency,
+    timeout_seconds = s.timeout_seconds, enabled = s.enabled, disabled_reason = s.disabled_reason,
+    version = s.version, updated_at = s.updated_at where t.name = s.name;
 end $$;
 
 -- Applies settings to a subscription: url, secret, concurrency, timeout_seconds and enabled. Raises an error for other
 -- settings, and for values out of range. Locks: none. Indexes: none.
--- from functions/operate/subscription.sql:20
+-- from functions/operate/set_subscription.sql:15
 create or replace function penstock._with_subscription_settings(s penstock.subscription, settings jsonb)
 returns penstock.subscription language plpgsql as $$
 declare
@@ -12064,7 +12271,7 @@ begin
 end $$;
 
 -- Returns a whole number in a range, or raises PS004. Locks: none. Indexes: none.
--- from functions/operate/subscription.sql:52
+-- from functions/operate/set_subscription.sql:47
 create or replace function penstock._subscription_number(name text, value jsonb, low integer, high integer)
 returns integer language plpgsql as $$
 begin
@@ -12075,87 +12282,311 @@ begin
   return value::numeric::integer;
 end $$;
 
--- Creates a subscription of a queue. A queue has at most one. Locks: the new row. Uses subscription_pkey.
--- from functions/operate/subscription.sql:63
-create or replace function penstock.create_subscription(
-  name text, queue text, url text, settings jsonb default '{}', created_by text default null) returns void
+-- One step of an act: up to 500 messages, or as many as its rate allows in a second. Its changes, its counts and the
+-- place of the next step are written in one transaction, so a step that is repeated after a crash changes nothing
+-- twice.
+-- Returns how the act stands, and the seconds to wait before the next step. Locks: the row of the act until commit, and
+-- as the verb. Uses bulk_act_pkey, and indexes as browse and the verb.
+-- from functions/operate/step_bulk_act.sql:6
+create or replace function penstock.step_bulk_act(id uuid, out status text, out pause_seconds double precision)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  s penstock.subscription;
+  b       penstock.bulk_act;
+  s       penstock.sighting;
+  most    integer;
+  filter  penstock.sight_filter;
+  ids     bigint[] := '{}';
+  queues  text[] := '{}';
+  did     bigint := 0;
 begin
-  if create_subscription.name !~ '^[a-z0-9._-]{1,128}$' or create_subscription.name is null then
-    perform penstock._fail_value('name', create_subscription.name, '1 to 128 lowercase letters, digits, -, _ and .');
+  select * into b from penstock.bulk_act t where t.id = step_bulk_act.id for update;
+  if not found or b.status not in ('pending', 'running') then
+    status := coalesce(b.status, 'done');
+    return;
   end if;
-  perform penstock._check_internal(create_subscription.queue);
-  perform penstock._queue_id(create_subscription.queue);
-  s.name := create_subscription.name;
-  s.queue := create_subscription.queue;
-  s.concurrency := 10;
-  s.timeout_seconds := 15;
-  s.enabled := true;
-  s.version := 0;
-  s.delivered := 0;
-  s.failed := 0;
-  s.created_by := create_subscription.created_by;
-  s.created_at := clock_timestamp();
-  s := penstock._with_subscription_settings(s, settings || jsonb_build_object('url', create_subscription.url));
-  insert into penstock.subscription select s.* on conflict do nothing;
-  if not found then
-    perform penstock._fail('PS042', format('subscription %L or a subscription of queue %L already exists',
-      create_subscription.name, create_subscription.queue), jsonb_build_object('subscription',
-      create_subscription.name, 'queue', create_subscription.queue), 'A queue has at most one subscription.');
+  most := least(500, ceil(b.per_second), b.max_count - b.matched);
+  if not b.stop_asked then
+    filter := (b.key, b.error, b.worker, b.enqueued_before, b.enqueued_after)::penstock.sight_filter;
+    for s in select * from penstock.browse(b.state, b.queues, filter, b.place, most, 10000) loop
+      continue when s.id is null or not penstock._is_meant(b, s);
+      ids := ids || s.id;
+      queues := queues || regexp_replace(s.queue, '\.dlq$', '');
+    end loop;
+    -- At this point s is the last row.
+    if not b.dry_run and cardinality(ids) > 0 then
+      did := penstock._bulk_change(b, ids, queues);
+    end if;
+    b.looked := b.looked + s.looked;
+  end if;
+  b.matched := b.matched + cardinality(ids);
+  b.status := case when b.stop_asked then 'stopped'
+    when s.place is null or b.matched >= b.max_count then 'done' else 'running' end;
+  update penstock.bulk_act t
+  set status = b.status, place = s.place, looked = b.looked, matched = b.matched,
+      changed = t.changed + did, updated_at = clock_timestamp(), error_message = null,
+      finished_at = case when b.status <> 'running' then clock_timestamp() end
+  where t.id = b.id;
+  status := b.status;
+  pause_seconds := case when b.status = 'running' and not b.dry_run then cardinality(ids) / b.per_second end;
+end $$;
+
+-- Whether a message that a step has found is one of the act. Internal queues are, only if they are named. Messages that
+-- died or finished after the request are not, and messages that the act has changed are not found again.
+-- from functions/operate/step_bulk_act.sql:51
+create or replace function penstock._is_meant(b penstock.bulk_act, s penstock.sighting) returns boolean
+language plpgsql immutable as $$
+begin
+  return (b.queues is not null or not s.queue ^@ 'penstock.')
+    and (b.state not in ('dead', 'finished', 'done', 'expired', 'cancelled', 'superseded') or s.at <= b.created_at)
+    and (b.act <> 'move' or regexp_replace(s.queue, '\.dlq$', '') <> b.to_queue)
+    and (b.act <> 'set_priority' or s.priority <> b.priority);
+end $$;
+
+-- Applies the act to some messages. Returns how many were changed. Locks and indexes: as the verb of the act.
+-- from functions/operate/step_bulk_act.sql:61
+create or replace function penstock._bulk_change(b penstock.bulk_act, ids bigint[], queues text[]) returns bigint
+language plpgsql as $$
+declare
+  n    bigint := 0;
+  each bigint;
+begin
+  case b.act
+    when 'cancel' then return penstock.cancel_many(ids);
+    when 'move' then return penstock.move(ids, b.to_queue);
+    when 'set_priority' then return penstock.set_priority(ids, b.priority);
+    when 'redrive' then
+      return (select sum(penstock.redrive(g.queue, g.ids)) from (
+        select u.queue, array_agg(u.id) as ids from unnest(ids, queues) u (id, queue) group by u.queue) g);
+    else
+      foreach each in array ids loop
+        begin
+          perform penstock.replay(each, b.to_queue);
+          n := n + 1;
+        exception when sqlstate 'PS010' or sqlstate 'PS012' then
+          null;   -- its history was dropped meanwhile, or its queue
+        end;
+      end loop;
+      return n;
+  end case;
+end $$;
+
+-- Asks an act to stop. It stops before its next step. True if it had not ended. Locks: the row of the act. Uses
+-- bulk_act_pkey.
+-- from functions/operate/stop_bulk_act.sql:3
+create or replace function penstock.stop_bulk_act(id uuid) returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  update penstock.bulk_act b set stop_asked = true, updated_at = clock_timestamp()
+  where b.id = stop_bulk_act.id and b.status in ('pending', 'running');
+  return found;
+end $$;
+
+-- Takes a waiting message (with dead_too, a dead letter as well) out of its table, unless it is in the queue not_in or
+-- has the priority unlike. Returns it with its state and the time at which it is due, or nulls. Locks: the row. Finds
+-- it as _remove_waiting does. Uses scheduled_id, grouped_id and dead_pkey.
+-- from functions/operate/take_waiting.sql:4
+create or replace function penstock._take_waiting(id bigint, dead_too boolean, not_in integer, unlike integer,
+  out m penstock.envelope, out state text, out due_at timestamptz) language plpgsql as $$
+#variable_conflict use_column
+declare
+  now_at timestamptz := clock_timestamp();
+  s penstock.scheduled;
+  g penstock.grouped;
+  d penstock.dead;
+  r penstock.ready_0;
+begin
+  delete from penstock.scheduled t where t.id = _take_waiting.id and t.group_key is null
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into s;
+  if found then
+    m := (s.id, s.enqueued_at, s.expires_at, s.first_claimed_at, s.claimed_at, s.dead_at, s.queue_id, s.priority, s.attempt, s.max_attempts, s.body_slot, s.worker, s.key, s.group_key, s.headers, s.payload, s.payload_bytes, s.last_error)::penstock.envelope;
+    due_at := case when s.due_at > now_at then s.due_at end;
+    state := case when s.due_at > now_at then 'scheduled' else 'ready' end;
+    return;
+  end if;
+  delete from penstock.grouped t where t.id = _take_waiting.id
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into g;
+  if found then
+    m := penstock._envelope(g);
+    perform penstock._hasten_group_token(g.queue_id, g.group_key, g.visible_at);
+    due_at := case when g.visible_at > now_at then g.visible_at end;
+    state := case when g.visible_at > now_at then 'scheduled' else 'ready' end;
+    return;
+  end if;
+  if dead_too then
+    delete from penstock.dead t where t.id = _take_waiting.id and t.queue_id is distinct from not_in returning * into d;
+    if found then
+      m := (d.id, d.enqueued_at, null, d.first_claimed_at, d.claimed_at, null, d.queue_id, d.priority, 0,
+        d.max_attempts, d.body_slot, d.worker, d.key, d.group_key, d.headers, d.payload, d.payload_bytes,
+        d.last_error)::penstock.envelope;
+      state := 'dead';
+      return;
+    end if;
+  end if;
+  r := penstock._take_ready(_take_waiting.id, not_in, unlike);
+  if r.id is not null then
+    m := (r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope;
+    state := 'ready';
   end if;
 end $$;
 
--- Changes settings of a subscription, all or none. Locks: the row of the subscription. Uses subscription_pkey.
--- from functions/operate/subscription.sql:95
-create or replace function penstock.set_subscription(name text, settings jsonb) returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+-- Takes a ready message out of its segment: by lane_N_order if it never came back, because then its position is its id,
+-- otherwise by a scan. Locks: the row of the message.
+-- from functions/operate/take_waiting.sql:50
+create or replace function penstock._take_ready(id bigint, not_in integer, unlike integer) returns penstock.ready_0
+language plpgsql as $$
 #variable_conflict use_column
 declare
-  s penstock.subscription := penstock._with_subscription_settings(penstock._find_subscription(name), settings);
+  r penstock.ready_0;
 begin
-  update penstock.subscription t set url = s.url, secret = s.secret, concurrency = s.concurrency,
-    timeout_seconds = s.timeout_seconds, enabled = s.enabled, disabled_reason = s.disabled_reason,
-    version = s.version, updated_at = s.updated_at where t.name = s.name;
-end $$;
-
--- Drops a subscription. The messages of its queue stay. Locks: the row of the subscription. Uses subscription_pkey.
--- from functions/operate/subscription.sql:107
-create or replace function penstock.drop_subscription(name text) returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-declare
-  s penstock.subscription := penstock._find_subscription(name);
-begin
-  delete from penstock.subscription t where t.name = s.name;
-  perform pg_notify('penstock_subscriptions', '');
-end $$;
-
--- Counts the deliveries of a server, and disables the subscription if its endpoint answered 410 Gone. A server that
--- works with older settings does not disable it. Locks: the row of the subscription. Uses subscription_pkey.
--- from functions/operate/subscription.sql:119
-create or replace function penstock.note_deliveries(
-  name text, version integer, delivered bigint, failed bigint, last_error text, disabled_reason text) returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-declare
-  is_gone boolean;
-begin
-  update penstock.subscription s
-  set delivered = s.delivered + note_deliveries.delivered, failed = s.failed + note_deliveries.failed,
-      last_delivered_at = case when note_deliveries.delivered > 0 then clock_timestamp() else s.last_delivered_at end,
-      last_error = coalesce(note_deliveries.last_error, s.last_error),
-      last_error_at = case when note_deliveries.last_error is null then s.last_error_at else clock_timestamp() end,
-      enabled = s.enabled and not (note_deliveries.disabled_reason is not null
-        and s.version = note_deliveries.version),
-      disabled_reason = case when s.version = note_deliveries.version
-        then coalesce(note_deliveries.disabled_reason, s.disabled_reason) else s.disabled_reason end
-  where s.name = note_deliveries.name returning not s.enabled into is_gone;
-  if is_gone and note_deliveries.disabled_reason is not null then
-    perform pg_notify('penstock_subscriptions', '');
+  r := penstock._take_fresh(_take_ready.id, not_in, unlike);
+  if r.id is not null then
+    return r;
   end if;
+-- from functions/operate/take_waiting.sql:61, segment 0
+  delete from penstock.ready_0 t where t.id = _take_ready.id and t.group_key is null
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:61, segment 1
+  delete from penstock.ready_1 t where t.id = _take_ready.id and t.group_key is null
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:61, segment 2
+  delete from penstock.ready_2 t where t.id = _take_ready.id and t.group_key is null
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:61, segment 3
+  delete from penstock.ready_3 t where t.id = _take_ready.id and t.group_key is null
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:61, segment 4
+  delete from penstock.ready_4 t where t.id = _take_ready.id and t.group_key is null
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:61, segment 5
+  delete from penstock.ready_5 t where t.id = _take_ready.id and t.group_key is null
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:61, segment 6
+  delete from penstock.ready_6 t where t.id = _take_ready.id and t.group_key is null
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:61, segment 7
+  delete from penstock.ready_7 t where t.id = _take_ready.id and t.group_key is null
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:61, segment 8
+  delete from penstock.ready_8 t where t.id = _take_ready.id and t.group_key is null
+    and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:67
+  return null;
+end $$;
+
+-- Takes a ready message that never came back out of its segment. Uses lane_N_order, in every lane. Locks: the row of
+-- the message.
+-- from functions/operate/take_waiting.sql:72
+create or replace function penstock._take_fresh(id bigint, not_in integer, unlike integer) returns penstock.ready_0
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
+  as $$
+#variable_conflict use_column
+declare
+  r penstock.ready_0;
+begin
+-- from functions/operate/take_waiting.sql:81, segment 0
+  delete from penstock.ready_0 t using penstock.queue q cross join unnest(q.priorities) rank
+  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
+    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
+  returning t.* into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:81, segment 1
+  delete from penstock.ready_1 t using penstock.queue q cross join unnest(q.priorities) rank
+  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
+    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
+  returning t.* into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:81, segment 2
+  delete from penstock.ready_2 t using penstock.queue q cross join unnest(q.priorities) rank
+  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
+    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
+  returning t.* into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:81, segment 3
+  delete from penstock.ready_3 t using penstock.queue q cross join unnest(q.priorities) rank
+  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
+    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
+  returning t.* into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:81, segment 4
+  delete from penstock.ready_4 t using penstock.queue q cross join unnest(q.priorities) rank
+  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
+    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
+  returning t.* into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:81, segment 5
+  delete from penstock.ready_5 t using penstock.queue q cross join unnest(q.priorities) rank
+  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
+    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
+  returning t.* into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:81, segment 6
+  delete from penstock.ready_6 t using penstock.queue q cross join unnest(q.priorities) rank
+  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
+    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
+  returning t.* into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:81, segment 7
+  delete from penstock.ready_7 t using penstock.queue q cross join unnest(q.priorities) rank
+  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
+    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
+  returning t.* into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:81, segment 8
+  delete from penstock.ready_8 t using penstock.queue q cross join unnest(q.priorities) rank
+  where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
+    and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
+  returning t.* into r;
+  if found then
+    return r;
+  end if;
+-- from functions/operate/take_waiting.sql:89
+  return null;
 end $$;
 
 -- Undoes the latest purge of a queue, or of its dead letters ('<queue>.dlq'), within an hour: enqueues copies of the
@@ -12758,15 +13189,15 @@ begin
     looked := looked + 1;
     place := (r.m).id;
     if r.fits then
-      return next penstock._sighting(r.queue, 'dead', r.m, r.dead_at, place);
+      return next penstock._browse_row(r.queue, 'dead', r.m, r.dead_at, place);
       page := page - 1;
     end if;
     if page <= 0 or looked >= look then
-      return next penstock._looked(place, looked);
+      return next penstock._page_end(place, looked);
       return;
     end if;
   end loop;
-  return next penstock._looked(null, looked);
+  return next penstock._page_end(null, looked);
 end $$;
 
 -- Scheduled messages by due time; messages that are due and not moved yet. place: due_at, id. Locks: ACCESS SHARE. Uses
@@ -12801,15 +13232,15 @@ begin
     looked := looked + 1;
     place := penstock._stamp(r.due_at) || ' ' || (r.m).id;
     if r.fits then
-      return next penstock._sighting(r.queue, case when due then 'ready' else 'scheduled' end, r.m, r.due_at, place);
+      return next penstock._browse_row(r.queue, case when due then 'ready' else 'scheduled' end, r.m, r.due_at, place);
       page := page - 1;
     end if;
     if page <= 0 or looked >= look then
-      return next penstock._looked(place, looked);
+      return next penstock._page_end(place, looked);
       return;
     end if;
   end loop;
-  return next penstock._looked(null, looked);
+  return next penstock._page_end(null, looked);
 end $$;
 
 -- Waiting messages of groups, in the order of each group, queue by queue. place: queue, position, group. Locks: ACCESS
@@ -12843,17 +13274,17 @@ begin
       looked := looked + 1;
       place := concat_ws(' ', q.name, r.position, (r.m).group_key);
       if r.fits then
-        return next penstock._sighting(q.name, case when due then 'ready'
+        return next penstock._browse_row(q.name, case when due then 'ready'
           else 'scheduled' end, r.m, r.visible_at, place);
         page := page - 1;
       end if;
       if page <= 0 or looked >= look then
-        return next penstock._looked(place, looked);
+        return next penstock._page_end(place, looked);
         return;
       end if;
     end loop;
   end loop;
-  return next penstock._looked(null, looked);
+  return next penstock._page_end(null, looked);
 end $$;
 
 -- Finished messages, the last finished first. place: xid, id. Locks: ACCESS SHARE. Uses history_log_xid.
@@ -12885,11 +13316,11 @@ begin
       page := page - 1;
     end if;
     if page <= 0 or looked >= look then
-      return next penstock._looked(place, looked);
+      return next penstock._page_end(place, looked);
       return;
     end if;
   end loop;
-  return next penstock._looked(null, looked);
+  return next penstock._page_end(null, looked);
 end $$;
 
 -- Waiting messages with a key: at most a few in each queue. place: queue, id. Locks: ACCESS SHARE. Uses lane_N_key,
@@ -12961,16 +13392,16 @@ begin
       looked := looked + 1;
       place := q.name || ' ' || (r.m).id;
       if r.fits then
-        return next penstock._sighting(q.name, _browse_keys.state, r.m, r.visible_at, place);
+        return next penstock._browse_row(q.name, _browse_keys.state, r.m, r.visible_at, place);
         page := page - 1;
       end if;
       if page <= 0 or looked >= look then
-        return next penstock._looked(place, looked);
+        return next penstock._page_end(place, looked);
         return;
       end if;
     end loop;
   end loop;
-  return next penstock._looked(null, looked);
+  return next penstock._page_end(null, looked);
 end $$;
 
 -- Ready messages, in the order of claims, queue by queue. place: queue, priority, position. Begins at the floors, which
@@ -13060,17 +13491,17 @@ begin
         looked := looked + 1;
         place := concat_ws(' ', q.name, q.priorities[lane], r.position);
         if r.fits then
-          return next penstock._sighting(q.name, 'ready', r.m, (r.m).enqueued_at, place);
+          return next penstock._browse_row(q.name, 'ready', r.m, (r.m).enqueued_at, place);
           page := page - 1;
         end if;
         if page <= 0 or looked >= look then
-          return next penstock._looked(place, looked);
+          return next penstock._page_end(place, looked);
           return;
         end if;
       end loop;
     end loop;
   end loop;
-  return next penstock._looked(null, looked);
+  return next penstock._page_end(null, looked);
 end $$;
 
 -- Leased messages by the end of the lease; messages whose lease has expired ('lapsed'); claimed dead letters. place:
@@ -13244,16 +13675,17 @@ begin
     looked := looked + 1;
     place := penstock._stamp(r.lease_until) || ' ' || (r.m).id;
     if r.fits then
-      return next penstock._sighting(r.queue, case when r.lease_until > now_at then 'leased' when (r.m).dead_at is null
+      return next penstock._browse_row(r.queue, case
+        when r.lease_until > now_at then 'leased' when (r.m).dead_at is null
                                      then 'ready' else 'dead' end, r.m, r.lease_until, place);
       page := page - 1;
     end if;
     if page <= 0 or looked >= look then
-      return next penstock._looked(place, looked);
+      return next penstock._page_end(place, looked);
       return;
     end if;
   end loop;
-  return next penstock._looked(null, looked);
+  return next penstock._page_end(null, looked);
 end $$;
 
 -- The rows of browse. _matches: whether a message matches the filter. Locks: none. Indexes: none.
@@ -13269,7 +13701,7 @@ $$;
 
 -- Returns a message as a row of the list.
 -- from functions/read/browse_row.sql:12
-create or replace function penstock._sighting(queue text, state text, m penstock.envelope, at timestamptz, place text)
+create or replace function penstock._browse_row(queue text, state text, m penstock.envelope, at timestamptz, place text)
 returns penstock.sighting
 language sql immutable as $$
   select (m.id, queue || case when m.dead_at is null then ''
@@ -13282,8 +13714,8 @@ $$;
 
 -- Returns the last row of a page.
 -- from functions/read/browse_row.sql:24
-create or replace function penstock._looked(place text, looked integer) returns penstock.sighting language sql immutable
-  as $$
+create or replace function penstock._page_end(place text, looked integer) returns penstock.sighting
+language sql immutable as $$
   select (null, null, null, null, null, null, null, null, null, null, null, null, null, place,
     looked)::penstock.sighting
 $$;
@@ -13362,7 +13794,7 @@ begin
   end if;
 
   if bytes > bigint '0' then
-    few := 20000 + bytes / 65536;
+    few := (20000 + bytes / 65536);
     select count(*) as total, count(*) filter (where c.at <= now_at) as ready,
       min(c.enqueued_at) filter (where c.at <= now_at) as oldest_ready,
       min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
@@ -13378,7 +13810,7 @@ begin
 
   bytes := pg_relation_size('penstock.grouped', 'main');
   if bytes > bigint '0' then
-    few := 20000 + bytes / 65536;
+    few := (20000 + bytes / 65536);
     select count(*) as total, count(*) filter (where c.at <= now_at) as ready,
       min(c.enqueued_at) filter (where c.at <= now_at) as oldest_ready,
       min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
@@ -13394,7 +13826,7 @@ begin
 
   bytes := pg_relation_size('penstock.dead', 'main');
   if bytes > bigint '0' then
-    few := 20000 + bytes / 65536;
+    few := (20000 + bytes / 65536);
     select count(*) as total, min(c.dead_at) as oldest_ready, false as estimated into n
     from (select t.dead_at from penstock.dead t where t.queue_id = lane_queue limit few) c;
     if n.total >= few then
@@ -14343,7 +14775,7 @@ begin
     block := split_part(trim('(' from from_tid::text), ',', 1);
     while block < blocks[i] loop
       if clock_timestamp() > until then
-        return next penstock._looked(parts[i] || '/' || from_tid, 0);
+        return next penstock._page_end(parts[i] || '/' || from_tid, 0);
         return;
       end if;
       for s in select * from penstock._search_blocks(parts[i], pattern, ids, queues, payloads, from_tid,
@@ -14354,7 +14786,7 @@ begin
         return next s;
       end loop;
       if page <= 0 then
-        return next penstock._looked(parts[i] || '/' || from_tid, 0);
+        return next penstock._page_end(parts[i] || '/' || from_tid, 0);
         return;
       end if;
       block := block + chunk;
@@ -14362,7 +14794,7 @@ begin
     end loop;
     from_tid := '(0,0)';
   end loop;
-  return next penstock._looked(null, 0);
+  return next penstock._page_end(null, 0);
 exception when invalid_text_representation or numeric_value_out_of_range then
   perform penstock._fail_value('place', place, 'the place of a row of the previous page');
 end $$;
@@ -14396,133 +14828,219 @@ declare
   history_slot constant integer := slot;
 begin
   if part = 'scheduled' then
-    return query select s.* from penstock.scheduled t cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id),
-      case when t.due_at > now_at then 'scheduled' else 'ready' end, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+    return query select s.* from penstock.scheduled t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
+      case when t.due_at > now_at then 'scheduled' else 'ready' end,
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, t.due_at, t.ctid::text) s
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:99
+, t.due_at, t.ctid::text) s
     where t.ctid > from_tid and t.ctid < to_tid and t.group_key is null and t.queue_id = any (ids)
-      and penstock._has_text((t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+      and penstock._has_text(
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, pattern, payloads) limit page;
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:101
+, pattern, payloads) limit page;
   elsif part = 'grouped' then
-    return query select s.* from penstock.grouped t cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id),
-      case when t.visible_at > now_at then 'scheduled' else 'ready' end, (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+    return query select s.* from penstock.grouped t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
+      case when t.visible_at > now_at then 'scheduled' else 'ready' end,
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, t.visible_at,
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:104
+, t.visible_at,
       t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text((t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, pattern, payloads) limit page;
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:106
+, pattern, payloads) limit page;
   elsif part = 'dead' then
-    return query select s.* from penstock.dead t cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id), 'dead',
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+    return query select s.* from penstock.dead t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), 'dead',
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, t.dead_at, t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text((t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:109
+, t.dead_at, t.ctid::text) s
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, pattern, payloads) limit page;
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:110
+, pattern, payloads) limit page;
   elsif part ^@ 'leased' then
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
 -- from functions/read/search.sql:113, segment 0
-    return query select s.* from penstock.leased_0 t cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id),
+    return query select s.* from penstock.leased_0 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, t.lease_until, t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text((t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:115, segment 0
+, t.lease_until, t.ctid::text) s
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, pattern, payloads) limit page;
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:116, segment 0
+, pattern, payloads) limit page;
 else
 -- from functions/read/search.sql:113, segment 1
-    return query select s.* from penstock.leased_1 t cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id),
+    return query select s.* from penstock.leased_1 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, t.lease_until, t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text((t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:115, segment 1
+, t.lease_until, t.ctid::text) s
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, pattern, payloads) limit page;
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:116, segment 1
+, pattern, payloads) limit page;
 end if;
 else
 if slot <= 2 then
 -- from functions/read/search.sql:113, segment 2
-    return query select s.* from penstock.leased_2 t cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id),
+    return query select s.* from penstock.leased_2 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, t.lease_until, t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text((t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:115, segment 2
+, t.lease_until, t.ctid::text) s
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, pattern, payloads) limit page;
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:116, segment 2
+, pattern, payloads) limit page;
 else
 -- from functions/read/search.sql:113, segment 3
-    return query select s.* from penstock.leased_3 t cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id),
+    return query select s.* from penstock.leased_3 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, t.lease_until, t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text((t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:115, segment 3
+, t.lease_until, t.ctid::text) s
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, pattern, payloads) limit page;
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:116, segment 3
+, pattern, payloads) limit page;
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
 -- from functions/read/search.sql:113, segment 4
-    return query select s.* from penstock.leased_4 t cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id),
+    return query select s.* from penstock.leased_4 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, t.lease_until, t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text((t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:115, segment 4
+, t.lease_until, t.ctid::text) s
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, pattern, payloads) limit page;
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:116, segment 4
+, pattern, payloads) limit page;
 else
 -- from functions/read/search.sql:113, segment 5
-    return query select s.* from penstock.leased_5 t cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id),
+    return query select s.* from penstock.leased_5 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, t.lease_until, t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text((t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:115, segment 5
+, t.lease_until, t.ctid::text) s
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, pattern, payloads) limit page;
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:116, segment 5
+, pattern, payloads) limit page;
 end if;
 else
 if slot <= 6 then
 -- from functions/read/search.sql:113, segment 6
-    return query select s.* from penstock.leased_6 t cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id),
+    return query select s.* from penstock.leased_6 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, t.lease_until, t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text((t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:115, segment 6
+, t.lease_until, t.ctid::text) s
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, pattern, payloads) limit page;
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:116, segment 6
+, pattern, payloads) limit page;
 else
 if slot <= 7 then
 -- from functions/read/search.sql:113, segment 7
-    return query select s.* from penstock.leased_7 t cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id),
+    return query select s.* from penstock.leased_7 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, t.lease_until, t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text((t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:115, segment 7
+, t.lease_until, t.ctid::text) s
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, pattern, payloads) limit page;
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:116, segment 7
+, pattern, payloads) limit page;
 else
 -- from functions/read/search.sql:113, segment 8
-    return query select s.* from penstock.leased_8 t cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id),
+    return query select s.* from penstock.leased_8 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
-      (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, t.lease_until, t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text((t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:115, segment 8
+, t.lease_until, t.ctid::text) s
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:81
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope, pattern, payloads) limit page;
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:116, segment 8
+, pattern, payloads) limit page;
 end if;
 end if;
 end if;
@@ -14539,15 +15057,23 @@ if slot <= 0 then
           t.max_attempts, t.body_slot, case when t.hold = 0 then t.worker else (select g.worker
             from penstock.grant_0 g where g.lease_until = to_timestamp((t.hold >> 11) / 1e6::double precision) and g.hold = t.hold limit 1)
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
-      cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
-      then 'leased' else 'ready' end, (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
+      then 'leased' else 'ready' end,
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, case when t.hold = 0 then t.enqueued_at
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:127, segment 0
+, case when t.hold = 0 then t.enqueued_at
       else to_timestamp((t.hold >> 11) / 1e6::double precision) end, t.ctid::text) s
     where t.ctid > from_tid and t.ctid < to_tid and t.group_key is null and t.queue_id = any (ids)
-      and penstock._has_text((e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      and penstock._has_text(
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, pattern, payloads) limit page;
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:130, segment 0
+, pattern, payloads) limit page;
 else
 -- from functions/read/search.sql:120, segment 1
     return query select s.* from penstock.lane_1 t cross join lateral (
@@ -14556,15 +15082,23 @@ else
           t.max_attempts, t.body_slot, case when t.hold = 0 then t.worker else (select g.worker
             from penstock.grant_1 g where g.lease_until = to_timestamp((t.hold >> 11) / 1e6::double precision) and g.hold = t.hold limit 1)
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
-      cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
-      then 'leased' else 'ready' end, (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
+      then 'leased' else 'ready' end,
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, case when t.hold = 0 then t.enqueued_at
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:127, segment 1
+, case when t.hold = 0 then t.enqueued_at
       else to_timestamp((t.hold >> 11) / 1e6::double precision) end, t.ctid::text) s
     where t.ctid > from_tid and t.ctid < to_tid and t.group_key is null and t.queue_id = any (ids)
-      and penstock._has_text((e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      and penstock._has_text(
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, pattern, payloads) limit page;
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:130, segment 1
+, pattern, payloads) limit page;
 end if;
 else
 if slot <= 2 then
@@ -14575,15 +15109,23 @@ if slot <= 2 then
           t.max_attempts, t.body_slot, case when t.hold = 0 then t.worker else (select g.worker
             from penstock.grant_2 g where g.lease_until = to_timestamp((t.hold >> 11) / 1e6::double precision) and g.hold = t.hold limit 1)
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
-      cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
-      then 'leased' else 'ready' end, (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
+      then 'leased' else 'ready' end,
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, case when t.hold = 0 then t.enqueued_at
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:127, segment 2
+, case when t.hold = 0 then t.enqueued_at
       else to_timestamp((t.hold >> 11) / 1e6::double precision) end, t.ctid::text) s
     where t.ctid > from_tid and t.ctid < to_tid and t.group_key is null and t.queue_id = any (ids)
-      and penstock._has_text((e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      and penstock._has_text(
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, pattern, payloads) limit page;
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:130, segment 2
+, pattern, payloads) limit page;
 else
 -- from functions/read/search.sql:120, segment 3
     return query select s.* from penstock.lane_3 t cross join lateral (
@@ -14592,15 +15134,23 @@ else
           t.max_attempts, t.body_slot, case when t.hold = 0 then t.worker else (select g.worker
             from penstock.grant_3 g where g.lease_until = to_timestamp((t.hold >> 11) / 1e6::double precision) and g.hold = t.hold limit 1)
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
-      cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
-      then 'leased' else 'ready' end, (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
+      then 'leased' else 'ready' end,
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, case when t.hold = 0 then t.enqueued_at
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:127, segment 3
+, case when t.hold = 0 then t.enqueued_at
       else to_timestamp((t.hold >> 11) / 1e6::double precision) end, t.ctid::text) s
     where t.ctid > from_tid and t.ctid < to_tid and t.group_key is null and t.queue_id = any (ids)
-      and penstock._has_text((e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      and penstock._has_text(
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, pattern, payloads) limit page;
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:130, segment 3
+, pattern, payloads) limit page;
 end if;
 end if;
 else
@@ -14613,15 +15163,23 @@ if slot <= 4 then
           t.max_attempts, t.body_slot, case when t.hold = 0 then t.worker else (select g.worker
             from penstock.grant_4 g where g.lease_until = to_timestamp((t.hold >> 11) / 1e6::double precision) and g.hold = t.hold limit 1)
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
-      cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
-      then 'leased' else 'ready' end, (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
+      then 'leased' else 'ready' end,
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, case when t.hold = 0 then t.enqueued_at
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:127, segment 4
+, case when t.hold = 0 then t.enqueued_at
       else to_timestamp((t.hold >> 11) / 1e6::double precision) end, t.ctid::text) s
     where t.ctid > from_tid and t.ctid < to_tid and t.group_key is null and t.queue_id = any (ids)
-      and penstock._has_text((e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      and penstock._has_text(
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, pattern, payloads) limit page;
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:130, segment 4
+, pattern, payloads) limit page;
 else
 -- from functions/read/search.sql:120, segment 5
     return query select s.* from penstock.lane_5 t cross join lateral (
@@ -14630,15 +15188,23 @@ else
           t.max_attempts, t.body_slot, case when t.hold = 0 then t.worker else (select g.worker
             from penstock.grant_5 g where g.lease_until = to_timestamp((t.hold >> 11) / 1e6::double precision) and g.hold = t.hold limit 1)
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
-      cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
-      then 'leased' else 'ready' end, (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
+      then 'leased' else 'ready' end,
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, case when t.hold = 0 then t.enqueued_at
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:127, segment 5
+, case when t.hold = 0 then t.enqueued_at
       else to_timestamp((t.hold >> 11) / 1e6::double precision) end, t.ctid::text) s
     where t.ctid > from_tid and t.ctid < to_tid and t.group_key is null and t.queue_id = any (ids)
-      and penstock._has_text((e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      and penstock._has_text(
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, pattern, payloads) limit page;
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:130, segment 5
+, pattern, payloads) limit page;
 end if;
 else
 if slot <= 6 then
@@ -14649,15 +15215,23 @@ if slot <= 6 then
           t.max_attempts, t.body_slot, case when t.hold = 0 then t.worker else (select g.worker
             from penstock.grant_6 g where g.lease_until = to_timestamp((t.hold >> 11) / 1e6::double precision) and g.hold = t.hold limit 1)
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
-      cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
-      then 'leased' else 'ready' end, (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
+      then 'leased' else 'ready' end,
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, case when t.hold = 0 then t.enqueued_at
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:127, segment 6
+, case when t.hold = 0 then t.enqueued_at
       else to_timestamp((t.hold >> 11) / 1e6::double precision) end, t.ctid::text) s
     where t.ctid > from_tid and t.ctid < to_tid and t.group_key is null and t.queue_id = any (ids)
-      and penstock._has_text((e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      and penstock._has_text(
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, pattern, payloads) limit page;
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:130, segment 6
+, pattern, payloads) limit page;
 else
 if slot <= 7 then
 -- from functions/read/search.sql:120, segment 7
@@ -14667,15 +15241,23 @@ if slot <= 7 then
           t.max_attempts, t.body_slot, case when t.hold = 0 then t.worker else (select g.worker
             from penstock.grant_7 g where g.lease_until = to_timestamp((t.hold >> 11) / 1e6::double precision) and g.hold = t.hold limit 1)
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
-      cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
-      then 'leased' else 'ready' end, (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
+      then 'leased' else 'ready' end,
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, case when t.hold = 0 then t.enqueued_at
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:127, segment 7
+, case when t.hold = 0 then t.enqueued_at
       else to_timestamp((t.hold >> 11) / 1e6::double precision) end, t.ctid::text) s
     where t.ctid > from_tid and t.ctid < to_tid and t.group_key is null and t.queue_id = any (ids)
-      and penstock._has_text((e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      and penstock._has_text(
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, pattern, payloads) limit page;
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:130, segment 7
+, pattern, payloads) limit page;
 else
 -- from functions/read/search.sql:120, segment 8
     return query select s.* from penstock.lane_8 t cross join lateral (
@@ -14684,15 +15266,23 @@ else
           t.max_attempts, t.body_slot, case when t.hold = 0 then t.worker else (select g.worker
             from penstock.grant_8 g where g.lease_until = to_timestamp((t.hold >> 11) / 1e6::double precision) and g.hold = t.hold limit 1)
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
-      cross join lateral penstock._sighting((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
-      then 'leased' else 'ready' end, (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
+      then 'leased' else 'ready' end,
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, case when t.hold = 0 then t.enqueued_at
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:127, segment 8
+, case when t.hold = 0 then t.enqueued_at
       else to_timestamp((t.hold >> 11) / 1e6::double precision) end, t.ctid::text) s
     where t.ctid > from_tid and t.ctid < to_tid and t.group_key is null and t.queue_id = any (ids)
-      and penstock._has_text((e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
+      and penstock._has_text(
+-- from functions/read/search.sql:81
+(e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
-e.payload_bytes, e.last_error)::penstock.envelope, pattern, payloads) limit page;
+e.payload_bytes, e.last_error)::penstock.envelope
+-- from functions/read/search.sql:130, segment 8
+, pattern, payloads) limit page;
 end if;
 end if;
 end if;
@@ -14784,71 +15374,6 @@ begin
   on conflict (service_id, name) where deleted_at is null do nothing;
 end $$;
 
--- API keys of the HTTP server. The caller hashes the secret, so the database never gets it. create_key creates a key,
--- and refuses the name of another valid key. Locks: an advisory lock on the name until commit. Uses api_key_name.
--- from functions/server/api_keys.sql:3
-create or replace function penstock.create_key(id text, name text, secret_hash text, grants text[],
-                                               created_by text default null, expires_at timestamptz default null)
-returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-begin
-  if coalesce(create_key.name, '') !~ '^[A-Za-z0-9._@-]{1,64}$' then
-    perform penstock._fail_value('name', create_key.name, '1 to 64 letters, digits and . _ @ -');
-  end if;
-  -- If two callers create the same name, the second waits here and then finds the row of the first.
-  perform pg_advisory_xact_lock(hashtextextended('penstock key ' || create_key.name, 0));
-  if exists (select from penstock.api_key k where k.name = create_key.name and k.revoked_at is null) then
-    perform penstock._fail('PS020', format('API key %L already exists', create_key.name),
-      jsonb_build_object('name', create_key.name), 'Choose another name, or revoke the existing key.');
-  end if;
-  insert into penstock.api_key (id, name, secret_hash, grants, created_by, expires_at)
-  values (create_key.id, create_key.name, create_key.secret_hash, create_key.grants, create_key.created_by,
-    create_key.expires_at);
-  notify penstock_keys;
-end $$;
-
--- Revokes a valid key, by its name or id. Locks: the row of the key. Scans the keys, which are few.
--- from functions/server/api_keys.sql:24
-create or replace function penstock.revoke_key(key text, revoked_by text default null)
-returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-begin
-  update penstock.api_key k set revoked_at = clock_timestamp(), revoked_by = revoke_key.revoked_by
-  where revoke_key.key in (k.name, k.id) and k.revoked_at is null;
-  if not found then
-    perform penstock._fail('PS021', format('there is no valid API key %L', left(revoke_key.key, 200)),
-      jsonb_build_object('key', left(revoke_key.key, 200)), 'The view penstock.api_keys lists all keys.');
-  end if;
-  notify penstock_keys;
-end $$;
-
--- Notes that keys are in use. A server calls it a few times a minute with the keys that it has seen since. A key that
--- was noted within five minutes is skipped, so any number of servers write a row once in five minutes. Locks: the rows
--- of the keys that it writes, in the order of their ids. Uses api_key_use_pkey.
--- from functions/server/api_keys.sql:40
-create or replace function penstock.note_key_use(ids text[]) returns void
-language sql security definer set search_path = pg_catalog, pg_temp as $$
-  insert into penstock.api_key_use as u (key_id, used_at)
-  select k.id, clock_timestamp() from penstock.api_key k
-  where k.id = any (note_key_use.ids) and not exists (
-    select from penstock.api_key_use n where n.key_id = k.id and n.used_at > clock_timestamp() - interval '5 minutes')
-  order by k.id
-  on conflict (key_id) do update set used_at = excluded.used_at;
-$$;
-
--- Returns the secret with which the servers of this database sign. The first server creates it. Later calls write
--- nothing, so that servers can also start on a read-only database. Locks: the new row. Scans one row.
--- from functions/server/api_keys.sql:52
-create or replace function penstock._server_secret(proposed bytea) returns bytea
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-#variable_conflict use_column
-begin
-  if not exists (select from penstock.server_secret) then
-    insert into penstock.server_secret (secret) values (proposed) on conflict do nothing;
-  end if;
-  return (select s.secret from penstock.server_secret s);
-end $$;
-
 -- Runs on the service and enqueues the messages of a task. If the task was executed before, returns the earlier result.
 -- The row of the task and the messages are written in one transaction, so a task is executed once. Locks: the row of
 -- the task, and as enqueue_many. Uses applied_task_pkey.
@@ -14927,10 +15452,32 @@ declare
   t penstock.service_task := penstock._service_task(service, task);
 begin
   if t.status <> 'pending' then
-    perform penstock._fail('PS040', format('task %s is %s', t.id, t.status), jsonb_build_object('task', t.id,
-      'status', t.status), 'Only a pending task can be cancelled.');
+    perform penstock._fail_task_status(t.id, t.status, 'Only a pending task can be cancelled.');
   end if;
   perform penstock._end_task(t.id, 'cancelled', null, format('cancelled by %s', cancelled_by));
+end $$;
+
+-- Creates an API key of the HTTP server. The caller hashes the secret, so the database never gets it. Refuses the name
+-- of another valid key. Locks: an advisory lock on the name until commit. Uses api_key_name.
+-- from functions/server/create_key.sql:3
+create or replace function penstock.create_key(id text, name text, secret_hash text, grants text[],
+                                               created_by text default null, expires_at timestamptz default null)
+returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  if coalesce(create_key.name, '') !~ '^[A-Za-z0-9._@-]{1,64}$' then
+    perform penstock._fail_value('name', create_key.name, '1 to 64 letters, digits and . _ @ -');
+  end if;
+  -- If two callers create the same name, the second waits here and then finds the row of the first.
+  perform pg_advisory_xact_lock(hashtextextended('penstock key ' || create_key.name, 0));
+  if exists (select from penstock.api_key k where k.name = create_key.name and k.revoked_at is null) then
+    perform penstock._fail('PS020', format('API key %L already exists', create_key.name),
+      jsonb_build_object('name', create_key.name), 'Choose another name, or revoke the existing key.');
+  end if;
+  insert into penstock.api_key (id, name, secret_hash, grants, created_by, expires_at)
+  values (create_key.id, create_key.name, create_key.secret_hash, create_key.grants, create_key.created_by,
+    create_key.expires_at);
+  notify penstock_keys;
 end $$;
 
 -- Enqueues the message of a task. A message from before is ignored when it is claimed. Locks: the row of the task, and
@@ -14951,6 +15498,16 @@ begin
     finished_at = null where s.id = task returning * into t;
   perform penstock.enqueue('penstock.tasks', jsonb_build_object('task', t.id, 'delivery', t.deliveries, 'service',
     (select q.service_id from penstock.service_queue q where q.id = t.queue_id)), group_key => t.queue_id::text);
+end $$;
+
+-- Ends a session or a sign-in link of the HTTP server. True the first time. Locks: the new row. Uses
+-- ended_token_pkey.
+-- from functions/server/end_token.sql:3
+create or replace function penstock.end_token(id text) returns boolean language plpgsql security definer
+set search_path = pg_catalog, pg_temp as $$
+begin
+  insert into penstock.ended_token (id) values (end_token.id) on conflict do nothing;
+  return found;
 end $$;
 
 -- Acknowledges or mutes findings of one kind until a time, at most 90 days ahead, and returns how many. A later note
@@ -15048,6 +15605,22 @@ create or replace function penstock._was_created(queue_id uuid) returns boolean 
     or exists (select from penstock.service_task t where t.queue_id = _was_created.queue_id and t.kind = 'create'
       and t.status = 'completed');
 $$;
+
+-- Deletes expired messages from history, and returns their number. A second call at the same time returns 0. Locks: an
+-- advisory lock, and the deleted rows. Scans history.
+-- from functions/server/forget_expired.sql:3
+create or replace function penstock.forget_expired() returns bigint language plpgsql security definer
+set search_path = pg_catalog, pg_temp as $$
+declare
+  n bigint;
+begin
+  if not pg_try_advisory_xact_lock(1885695603, 4) then
+    return 0;
+  end if;
+  delete from penstock.history_log where state = 'expired';
+  get diagnostics n = row_count;
+  return n;
+end $$;
 
 -- Removes a queue from the registry and leaves the service alone. Its tasks end. Locks: the rows of the queue and of
 -- its tasks. Uses service_queue_name.
@@ -15235,6 +15808,20 @@ language sql security definer set search_path = pg_catalog, pg_temp as $$
   where a.actor = keep_answer.actor and a.idempotency_key = keep_answer.idempotency_key;
 $$;
 
+-- Notes that keys are in use. A server calls it a few times a minute with the keys that it has seen since. A key that
+-- was noted within five minutes is skipped, so any number of servers write a row once in five minutes. Locks: the rows
+-- of the keys that it writes, in the order of their ids. Uses api_key_use_pkey.
+-- from functions/server/note_key_use.sql:4
+create or replace function penstock.note_key_use(ids text[]) returns void
+language sql security definer set search_path = pg_catalog, pg_temp as $$
+  insert into penstock.api_key_use as u (key_id, used_at)
+  select k.id, clock_timestamp() from penstock.api_key k
+  where k.id = any (note_key_use.ids) and not exists (
+    select from penstock.api_key_use n where n.key_id = k.id and n.used_at > clock_timestamp() - interval '5 minutes')
+  order by k.id
+  on conflict (key_id) do update set used_at = excluded.used_at;
+$$;
+
 -- Records a failure that may be temporary. The task is tried again. Locks: the row of the task. Uses service_task_pkey.
 -- from functions/server/note_task_failure.sql:2
 create or replace function penstock.note_task_failure(task uuid, error_message text) returns void
@@ -15310,7 +15897,7 @@ begin
           request_queue.max_attempts, request_queue.dlq_enabled, 'Pending')
   on conflict (service_id, name) where deleted_at is null do nothing returning q.id into made;
   if made is null then
-    perform penstock._fail('PS002', format('queue %L already exists on service %L', request_queue.name, s.name),
+    perform penstock._fail_queue_exists(request_queue.name, format(' on service %L', s.name),
       jsonb_build_object('queue', request_queue.name, 'service', s.name), 'Use it, or delete it first.');
   end if;
   perform penstock._request_task(made, 'create', null, created_by);
@@ -15344,8 +15931,7 @@ declare
   q penstock.service_queue := penstock._service_queue(service, name);
 begin
   if q.status <> 'Active' then
-    perform penstock._fail('PS024', format('queue %L is %s, not Active', q.name, q.status),
-      jsonb_build_object('queue', q.name, 'status', q.status), case q.status when 'Failed' then 'See its error_message.'
+    perform penstock._fail_not_active(q.name, q.status, case q.status when 'Failed' then 'See its error_message.'
       else 'Wait until it is Active.' end);
   end if;
   -- A payload that PostgreSQL does not accept as JSON is refused now, not when the task is executed.
@@ -15357,7 +15943,7 @@ end $$;
 -- service that cannot be reached has no message: it waits until the service is reached again. Locks: the new row, and
 -- the row of the service for share, so that no task begins to wait while a check ends the wait of the others. Uses
 -- service_queue_pkey.
--- from functions/server/request_task.sql:23
+-- from functions/server/request_task.sql:22
 create or replace function penstock._request_task(queue_id uuid, kind text, request jsonb, created_by text) returns uuid
 language plpgsql as $$
 #variable_conflict use_column
@@ -15387,7 +15973,7 @@ declare
   again text;
 begin
   if q.status <> 'Failed' then
-    perform penstock._fail('PS024', format('queue %L is %s, not Failed', q.name, q.status),
+    perform penstock._fail('PS029', format('queue %L is %s, not Failed', q.name, q.status),
       jsonb_build_object('queue', q.name, 'status', q.status), 'Only a Failed queue can be retried.');
   end if;
   select t.kind into again from penstock.service_task t where t.queue_id = q.id and t.kind in ('create', 'delete')
@@ -15412,17 +15998,16 @@ declare
 begin
   select * into q from penstock.service_queue r where r.id = t.queue_id for update;
   if t.status not in ('failed', 'cancelled') then
-    perform penstock._fail('PS040', format('task %s is %s', t.id, t.status), jsonb_build_object('task', t.id,
-      'status', t.status), 'Only a failed or cancelled task can be retried.');
+    perform penstock._fail_task_status(t.id, t.status, 'Only a failed or cancelled task can be retried.');
   end if;
   if q.deleted_at is not null or t.kind in ('enqueue', 'stats') and q.status <> 'Active' then
-    perform penstock._fail('PS024', format('queue %L is %s', q.name, case when q.deleted_at is null then q.status
-      else 'removed' end), jsonb_build_object('queue', q.name, 'status', q.status), 'Retry the queue first.');
+    perform penstock._fail_not_active(q.name, case when q.deleted_at is null then q.status else 'removed' end,
+      'Retry the queue first.');
   end if;
   if t.kind in ('create', 'delete') then
     if exists (select from penstock.service_task o where o.queue_id = q.id and o.kind in ('create', 'delete')
       and o.status in ('pending', 'running')) then
-      perform penstock._fail('PS024', format('queue %L has a task in progress', q.name), jsonb_build_object('queue',
+      perform penstock._fail('PS030', format('queue %L has a task in progress', q.name), jsonb_build_object('queue',
         q.name, 'status', q.status), 'Wait for that task.');
     end if;
     update penstock.service_queue r set status = case t.kind when 'create' then 'Pending' else 'Deprovisioning' end,
@@ -15434,6 +16019,34 @@ begin
   if not is_down then
     perform penstock._deliver_task(t.id);
   end if;
+end $$;
+
+-- Revokes a valid key, by its name or id. Locks: the row of the key. Scans the keys, which are few.
+-- from functions/server/revoke_key.sql:2
+create or replace function penstock.revoke_key(key text, revoked_by text default null)
+returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  update penstock.api_key k set revoked_at = clock_timestamp(), revoked_by = revoke_key.revoked_by
+  where revoke_key.key in (k.name, k.id) and k.revoked_at is null;
+  if not found then
+    perform penstock._fail('PS021', format('there is no valid API key %L', left(revoke_key.key, 200)),
+      jsonb_build_object('key', left(revoke_key.key, 200)), 'The view penstock.api_keys lists all keys.');
+  end if;
+  notify penstock_keys;
+end $$;
+
+-- Returns the secret with which the servers of this database sign. The first server creates it. Later calls write
+-- nothing, so that servers can also start on a read-only database. Locks: the new row. Scans one row.
+-- from functions/server/server_secret.sql:3
+create or replace function penstock._server_secret(proposed bytea) returns bytea
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  if not exists (select from penstock.server_secret) then
+    insert into penstock.server_secret (secret) values (proposed) on conflict do nothing;
+  end if;
+  return (select s.secret from penstock.server_secret s);
 end $$;
 
 -- Returns a service by its name or id, or raises PS022. Locks: none. Uses service_name.
@@ -15548,8 +16161,8 @@ begin
   select * into q from penstock.service_queue t where t.service_id = s.id and t.name = _service_queue.name
     and t.deleted_at is null for update;
   if not found then
-    perform penstock._fail('PS001', format('queue %L does not exist on service %L', left(_service_queue.name, 200),
-      s.name), jsonb_build_object('queue', left(_service_queue.name, 200), 'service', s.name), 'Create it first.');
+    perform penstock._fail_no_queue(left(_service_queue.name, 200), format(' on service %L', s.name),
+      jsonb_build_object('queue', left(_service_queue.name, 200), 'service', s.name), 'Create it first.');
   end if;
   return q;
 end $$;
@@ -15596,7 +16209,7 @@ end $$;
 -- is longer than the lifetime of a token. Tasks and bulk acts are kept for a week, the record that a task was executed
 -- for a month, and activity for a year.
 -- Locks: the deleted rows. Uses the indexes on the times.
--- from functions/server/upkeep.sql:5
+-- from functions/server/tidy_server.sql:5
 create or replace function penstock.tidy_server() returns jsonb language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 declare
@@ -15623,32 +16236,6 @@ begin
   return jsonb_build_object('answers', answers, 'tasks', tasks, 'proofs', proofs, 'acts', acts);
 end $$;
 
--- Deletes expired messages from history, and returns their number. A second call at the same time returns 0. Locks: an
--- advisory lock, and the deleted rows. Scans history.
--- from functions/server/upkeep.sql:33
-create or replace function penstock.forget_expired() returns bigint language plpgsql security definer
-set search_path = pg_catalog, pg_temp as $$
-declare
-  n bigint;
-begin
-  if not pg_try_advisory_xact_lock(1885695603, 4) then
-    return 0;
-  end if;
-  delete from penstock.history_log where state = 'expired';
-  get diagnostics n = row_count;
-  return n;
-end $$;
-
--- Ends a session or a sign-in link of the HTTP server. True the first time. Locks: the new row. Uses
--- ended_token_pkey.
--- from functions/server/upkeep.sql:48
-create or replace function penstock.end_token(id text) returns boolean language plpgsql security definer
-set search_path = pg_catalog, pg_temp as $$
-begin
-  insert into penstock.ended_token (id) values (end_token.id) on conflict do nothing;
-  return found;
-end $$;
-
 -- Settle one message as done. The token says where a message leased in place is; leased_N_token finds the others.
 -- _ack_logged_N settles a message that was moved and leaves history, if nothing else is to do. False if there is, or if
 -- the lease is lost. Locks: the row of the message. Uses leased_N_token.
@@ -15666,7 +16253,8 @@ begin
     returning id, enqueued_at, first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, worker, key,
       group_key, headers, payload, payload_bytes, last_error),
   logged as (
-    insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -15674,6 +16262,7 @@ begin
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack.sql:19, segment 0
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
   select g.id, (select q.has_members from penstock.queue q where q.id = g.queue_id) into settled, has_members
   from gone g;
@@ -15696,7 +16285,8 @@ begin
     returning id, enqueued_at, first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, worker, key,
       group_key, headers, payload, payload_bytes, last_error),
   logged as (
-    insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -15704,6 +16294,7 @@ begin
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack.sql:19, segment 1
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
   select g.id, (select q.has_members from penstock.queue q where q.id = g.queue_id) into settled, has_members
   from gone g;
@@ -15726,7 +16317,8 @@ begin
     returning id, enqueued_at, first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, worker, key,
       group_key, headers, payload, payload_bytes, last_error),
   logged as (
-    insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -15734,6 +16326,7 @@ begin
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack.sql:19, segment 2
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
   select g.id, (select q.has_members from penstock.queue q where q.id = g.queue_id) into settled, has_members
   from gone g;
@@ -15756,7 +16349,8 @@ begin
     returning id, enqueued_at, first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, worker, key,
       group_key, headers, payload, payload_bytes, last_error),
   logged as (
-    insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -15764,6 +16358,7 @@ begin
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack.sql:19, segment 3
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
   select g.id, (select q.has_members from penstock.queue q where q.id = g.queue_id) into settled, has_members
   from gone g;
@@ -15786,7 +16381,8 @@ begin
     returning id, enqueued_at, first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, worker, key,
       group_key, headers, payload, payload_bytes, last_error),
   logged as (
-    insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -15794,6 +16390,7 @@ begin
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack.sql:19, segment 4
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
   select g.id, (select q.has_members from penstock.queue q where q.id = g.queue_id) into settled, has_members
   from gone g;
@@ -15816,7 +16413,8 @@ begin
     returning id, enqueued_at, first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, worker, key,
       group_key, headers, payload, payload_bytes, last_error),
   logged as (
-    insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -15824,6 +16422,7 @@ begin
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack.sql:19, segment 5
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
   select g.id, (select q.has_members from penstock.queue q where q.id = g.queue_id) into settled, has_members
   from gone g;
@@ -15846,7 +16445,8 @@ begin
     returning id, enqueued_at, first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, worker, key,
       group_key, headers, payload, payload_bytes, last_error),
   logged as (
-    insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -15854,6 +16454,7 @@ begin
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack.sql:19, segment 6
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
   select g.id, (select q.has_members from penstock.queue q where q.id = g.queue_id) into settled, has_members
   from gone g;
@@ -15876,7 +16477,8 @@ begin
     returning id, enqueued_at, first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, worker, key,
       group_key, headers, payload, payload_bytes, last_error),
   logged as (
-    insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -15884,6 +16486,7 @@ begin
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack.sql:19, segment 7
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
   select g.id, (select q.has_members from penstock.queue q where q.id = g.queue_id) into settled, has_members
   from gone g;
@@ -15906,7 +16509,8 @@ begin
     returning id, enqueued_at, first_claimed_at, claimed_at, queue_id, priority, attempt, max_attempts, worker, key,
       group_key, headers, payload, payload_bytes, last_error),
   logged as (
-    insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -15914,6 +16518,7 @@ begin
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack.sql:19, segment 8
     from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
   select g.id, (select q.has_members from penstock.queue q where q.id = g.queue_id) into settled, has_members
   from gone g;
@@ -16132,8 +16737,9 @@ end if;
   perform penstock._ack_special(ack.id, ack.token);
 end $$;
 
--- The long path of ack: for messages with history, a key, a group or a body, and for lost leases.
--- from functions/settle/ack.sql:69
+-- The long path of ack: for messages with history, a key, a group or a body, and for lost leases. Locks: the row of the
+-- message, and those of _done. Indexes: as _pull.
+-- from functions/settle/ack.sql:70
 create or replace function penstock._ack_special(id bigint, token bigint) returns void language plpgsql as $$
 declare
   l penstock.leased_0 := penstock._pull(id, token);
@@ -16420,7 +17026,8 @@ if slot <= 0 then
                                          where g.lease_until = penstock._hold_until(l.hold) and g.hold = l.hold
                                            limit 1) g on true),
       logged as (
-        insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -16428,6 +17035,7 @@ if slot <= 0 then
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack_many.sql:113, segment 0
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 else
@@ -16461,7 +17069,8 @@ else
                                          where g.lease_until = penstock._hold_until(l.hold) and g.hold = l.hold
                                            limit 1) g on true),
       logged as (
-        insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -16469,6 +17078,7 @@ else
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack_many.sql:113, segment 1
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 end if;
@@ -16504,7 +17114,8 @@ if slot <= 2 then
                                          where g.lease_until = penstock._hold_until(l.hold) and g.hold = l.hold
                                            limit 1) g on true),
       logged as (
-        insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -16512,6 +17123,7 @@ if slot <= 2 then
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack_many.sql:113, segment 2
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 else
@@ -16545,7 +17157,8 @@ else
                                          where g.lease_until = penstock._hold_until(l.hold) and g.hold = l.hold
                                            limit 1) g on true),
       logged as (
-        insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -16553,6 +17166,7 @@ else
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack_many.sql:113, segment 3
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 end if;
@@ -16590,7 +17204,8 @@ if slot <= 4 then
                                          where g.lease_until = penstock._hold_until(l.hold) and g.hold = l.hold
                                            limit 1) g on true),
       logged as (
-        insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -16598,6 +17213,7 @@ if slot <= 4 then
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack_many.sql:113, segment 4
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 else
@@ -16631,7 +17247,8 @@ else
                                          where g.lease_until = penstock._hold_until(l.hold) and g.hold = l.hold
                                            limit 1) g on true),
       logged as (
-        insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -16639,6 +17256,7 @@ else
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack_many.sql:113, segment 5
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 end if;
@@ -16674,7 +17292,8 @@ if slot <= 6 then
                                          where g.lease_until = penstock._hold_until(l.hold) and g.hold = l.hold
                                            limit 1) g on true),
       logged as (
-        insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -16682,6 +17301,7 @@ if slot <= 6 then
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack_many.sql:113, segment 6
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 else
@@ -16716,7 +17336,8 @@ if slot <= 7 then
                                          where g.lease_until = penstock._hold_until(l.hold) and g.hold = l.hold
                                            limit 1) g on true),
       logged as (
-        insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -16724,6 +17345,7 @@ if slot <= 7 then
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack_many.sql:113, segment 7
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 else
@@ -16757,7 +17379,8 @@ else
                                          where g.lease_until = penstock._hold_until(l.hold) and g.hold = l.hold
                                            limit 1) g on true),
       logged as (
-        insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -16765,6 +17388,7 @@ else
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/settle/ack_many.sql:113, segment 8
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 end if;
@@ -17034,8 +17658,9 @@ begin
   return until;
 end $$;
 
--- The same for many. Returns the ids of the leases that were extended, and their new ends.
--- from functions/settle/extend.sql:18
+-- The same for many. Returns the ids of the leases that were extended, and their new ends. Locks: the rows of the
+-- messages, in the order of their tokens, so that two calls cannot deadlock. Indexes: as extend.
+-- from functions/settle/extend.sql:19
 create or replace function penstock.extend_many(ids bigint[], tokens bigint[], lease_seconds integer default null)
 returns table (id bigint, lease_until timestamptz) language plpgsql security definer set search_path = pg_catalog,
   pg_temp as $$
@@ -17053,7 +17678,7 @@ end $$;
 
 -- Extends a lease. Returns the new end, or null if the lease is lost. Locks: the row of the message. Uses
 -- leased_N_token, or the place in the token, and queue_pkey.
--- from functions/settle/extend.sql:35
+-- from functions/settle/extend.sql:36
 create or replace function penstock._prolong(id bigint, token bigint, lease_seconds integer) returns timestamptz
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -17072,14 +17697,14 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/settle/extend.sql:51, segment 0
+-- from functions/settle/extend.sql:52, segment 0
     with gone as (
       delete from penstock.held_0 where place = penstock._place(_prolong.token) and token = _prolong.token
         and id = _prolong.id and lease_until > started
       returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
     insert into penstock.leased_0 select * from gone;
 else
--- from functions/settle/extend.sql:51, segment 1
+-- from functions/settle/extend.sql:52, segment 1
     with gone as (
       delete from penstock.held_1 where place = penstock._place(_prolong.token) and token = _prolong.token
         and id = _prolong.id and lease_until > started
@@ -17088,14 +17713,14 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/settle/extend.sql:51, segment 2
+-- from functions/settle/extend.sql:52, segment 2
     with gone as (
       delete from penstock.held_2 where place = penstock._place(_prolong.token) and token = _prolong.token
         and id = _prolong.id and lease_until > started
       returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
     insert into penstock.leased_2 select * from gone;
 else
--- from functions/settle/extend.sql:51, segment 3
+-- from functions/settle/extend.sql:52, segment 3
     with gone as (
       delete from penstock.held_3 where place = penstock._place(_prolong.token) and token = _prolong.token
         and id = _prolong.id and lease_until > started
@@ -17106,14 +17731,14 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/settle/extend.sql:51, segment 4
+-- from functions/settle/extend.sql:52, segment 4
     with gone as (
       delete from penstock.held_4 where place = penstock._place(_prolong.token) and token = _prolong.token
         and id = _prolong.id and lease_until > started
       returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
     insert into penstock.leased_4 select * from gone;
 else
--- from functions/settle/extend.sql:51, segment 5
+-- from functions/settle/extend.sql:52, segment 5
     with gone as (
       delete from penstock.held_5 where place = penstock._place(_prolong.token) and token = _prolong.token
         and id = _prolong.id and lease_until > started
@@ -17122,7 +17747,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/settle/extend.sql:51, segment 6
+-- from functions/settle/extend.sql:52, segment 6
     with gone as (
       delete from penstock.held_6 where place = penstock._place(_prolong.token) and token = _prolong.token
         and id = _prolong.id and lease_until > started
@@ -17130,14 +17755,14 @@ if slot <= 6 then
     insert into penstock.leased_6 select * from gone;
 else
 if slot <= 7 then
--- from functions/settle/extend.sql:51, segment 7
+-- from functions/settle/extend.sql:52, segment 7
     with gone as (
       delete from penstock.held_7 where place = penstock._place(_prolong.token) and token = _prolong.token
         and id = _prolong.id and lease_until > started
       returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
     insert into penstock.leased_7 select * from gone;
 else
--- from functions/settle/extend.sql:51, segment 8
+-- from functions/settle/extend.sql:52, segment 8
     with gone as (
       delete from penstock.held_8 where place = penstock._place(_prolong.token) and token = _prolong.token
         and id = _prolong.id and lease_until > started
@@ -17147,18 +17772,18 @@ end if;
 end if;
 end if;
 end if;
--- from functions/settle/extend.sql:57
+-- from functions/settle/extend.sql:58
   end if;
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/settle/extend.sql:59, segment 0
+-- from functions/settle/extend.sql:60, segment 0
   update penstock.leased_0 l
   set lease_until = started + make_interval(secs
     => coalesce(_prolong.lease_seconds, (select q.lease_seconds from penstock.queue q where q.id = l.queue_id)))
   where l.token = _prolong.token and l.id = _prolong.id and l.lease_until > started returning l.lease_until into until;
 else
--- from functions/settle/extend.sql:59, segment 1
+-- from functions/settle/extend.sql:60, segment 1
   update penstock.leased_1 l
   set lease_until = started + make_interval(secs
     => coalesce(_prolong.lease_seconds, (select q.lease_seconds from penstock.queue q where q.id = l.queue_id)))
@@ -17166,13 +17791,13 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/settle/extend.sql:59, segment 2
+-- from functions/settle/extend.sql:60, segment 2
   update penstock.leased_2 l
   set lease_until = started + make_interval(secs
     => coalesce(_prolong.lease_seconds, (select q.lease_seconds from penstock.queue q where q.id = l.queue_id)))
   where l.token = _prolong.token and l.id = _prolong.id and l.lease_until > started returning l.lease_until into until;
 else
--- from functions/settle/extend.sql:59, segment 3
+-- from functions/settle/extend.sql:60, segment 3
   update penstock.leased_3 l
   set lease_until = started + make_interval(secs
     => coalesce(_prolong.lease_seconds, (select q.lease_seconds from penstock.queue q where q.id = l.queue_id)))
@@ -17182,13 +17807,13 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/settle/extend.sql:59, segment 4
+-- from functions/settle/extend.sql:60, segment 4
   update penstock.leased_4 l
   set lease_until = started + make_interval(secs
     => coalesce(_prolong.lease_seconds, (select q.lease_seconds from penstock.queue q where q.id = l.queue_id)))
   where l.token = _prolong.token and l.id = _prolong.id and l.lease_until > started returning l.lease_until into until;
 else
--- from functions/settle/extend.sql:59, segment 5
+-- from functions/settle/extend.sql:60, segment 5
   update penstock.leased_5 l
   set lease_until = started + make_interval(secs
     => coalesce(_prolong.lease_seconds, (select q.lease_seconds from penstock.queue q where q.id = l.queue_id)))
@@ -17196,20 +17821,20 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/settle/extend.sql:59, segment 6
+-- from functions/settle/extend.sql:60, segment 6
   update penstock.leased_6 l
   set lease_until = started + make_interval(secs
     => coalesce(_prolong.lease_seconds, (select q.lease_seconds from penstock.queue q where q.id = l.queue_id)))
   where l.token = _prolong.token and l.id = _prolong.id and l.lease_until > started returning l.lease_until into until;
 else
 if slot <= 7 then
--- from functions/settle/extend.sql:59, segment 7
+-- from functions/settle/extend.sql:60, segment 7
   update penstock.leased_7 l
   set lease_until = started + make_interval(secs
     => coalesce(_prolong.lease_seconds, (select q.lease_seconds from penstock.queue q where q.id = l.queue_id)))
   where l.token = _prolong.token and l.id = _prolong.id and l.lease_until > started returning l.lease_until into until;
 else
--- from functions/settle/extend.sql:59, segment 8
+-- from functions/settle/extend.sql:60, segment 8
   update penstock.leased_8 l
   set lease_until = started + make_interval(secs
     => coalesce(_prolong.lease_seconds, (select q.lease_seconds from penstock.queue q where q.id = l.queue_id)))
@@ -17218,7 +17843,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/settle/extend.sql:64
+-- from functions/settle/extend.sql:65
   if until is null and slot <> 0 then
     update penstock.leased_0 l
     set lease_until = started + make_interval(secs
@@ -17243,14 +17868,17 @@ begin
       m.payload := penstock._body_json(m.body_slot, m.id);
       m.payload_bytes := penstock._body_bytes(m.body_slot, m.id);
     end if;
-    insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), m.id, q.name, state, m.enqueued_at,
       m.first_claimed_at, m.claimed_at, clock_timestamp(), m.attempt, m.max_attempts, m.priority,
       coalesce(octet_length(m.payload_bytes), octet_length(m.payload::text)),
       coalesce(octet_length(m.headers::text), 0), m.worker, m.key, m.group_key, coalesce(reason, m.last_error), m.headers,
-      m.payload, m.payload_bytes;
+      m.payload, m.payload_bytes
+-- from functions/settle/finish.sql:14
+;
   end if;
   if m.body_slot is not null then
     perform penstock._drop_body(m.body_slot, m.id);
@@ -17281,8 +17909,9 @@ begin
   return penstock._give_back(l, error, delay, false, 'wait');
 end $$;
 
--- The same for many. Returns the ids that were given back, with the states they reached.
--- from functions/settle/nack.sql:19
+-- The same for many. Returns the ids that were given back, with the states they reached. Locks: the rows of the
+-- messages, in the order of their tokens, so that two calls cannot deadlock. Indexes: as nack.
+-- from functions/settle/nack.sql:20
 create or replace function penstock.nack_many(ids bigint[], tokens bigint[], errors text[] default null,
   delays interval[] default null)
 returns table (id bigint, state text) language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -17457,8 +18086,9 @@ begin
   return penstock._give_back(l, reason, interval '0', true, 'wait');
 end $$;
 
--- The same for many. Returns the ids that were rejected, with the states they reached.
--- from functions/settle/reject.sql:14
+-- The same for many. Returns the ids that were rejected, with the states they reached. Locks: the rows of the messages,
+-- in the order of their tokens, so that two calls cannot deadlock. Indexes: as reject.
+-- from functions/settle/reject.sql:15
 create or replace function penstock.reject_many(ids bigint[], tokens bigint[], reasons text[] default null)
 returns table (id bigint, state text) language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -17491,8 +18121,9 @@ begin
   return penstock._put_off(l, delay);
 end $$;
 
--- The same for many. Returns the ids that were given back, with the states they reached.
--- from functions/settle/snooze.sql:16
+-- The same for many. Returns the ids that were given back, with the states they reached. Locks: the rows of the
+-- messages, in the order of their tokens, so that two calls cannot deadlock. Indexes: as snooze.
+-- from functions/settle/snooze.sql:17
 create or replace function penstock.snooze_many(ids bigint[], tokens bigint[], delays interval[] default null)
 returns table (id bigint, state text) language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -17513,7 +18144,7 @@ end $$;
 
 -- Puts a message back without counting the attempt. Returns the state it reached. Locks: as _yield_key and _place. Uses
 -- queue_pkey.
--- from functions/settle/snooze.sql:36
+-- from functions/settle/snooze.sql:37
 create or replace function penstock._put_off(l penstock.leased_0, delay interval) returns text language plpgsql as $$
 declare
   q     penstock.queue;
@@ -17566,7 +18197,7 @@ create or replace function penstock._spark_check(consumer text, generation bigin
 begin
   perform from penstock.spark_consumer c where c.name = consumer and c.generation = _spark_check.generation for share;
   if not found then
-    perform penstock._fail('PS007', format('consumer %L was taken over by another run of the stream, or released',
+    perform penstock._fail('PS050', format('consumer %L was taken over by another run of the stream, or released',
       consumer), jsonb_build_object('consumer', consumer, 'generation', generation),
       'Nothing was changed. Run each stream only once at a time. '
       'Give each stream its own checkpoint and its own name in the option consumer.');
@@ -17603,9 +18234,7 @@ begin
   where t.consumer = spark_claim.consumer and t.tick = spark_claim.tick and t.slice = spark_claim.slice for update;
   perform penstock._check_internal(s.queue);
   if s.consumer is null then
-    perform penstock._fail('PS010',
-      format('batch %s of consumer %L is no longer known: the checkpoint is older than the last ack', tick,
-      consumer), jsonb_build_object('consumer', consumer, 'tick', tick),
+    perform penstock._fail_batch_gone('is no longer known: the checkpoint is older than the last ack', consumer, tick,
       'Use a new checkpoint and another name in the option consumer.');
   elsif s.settled_xid is not null then
     -- Spark has lost its record of the batch and requests it again.
@@ -17614,9 +18243,8 @@ begin
       h.max_attempts, h.enqueued_at, h.first_claimed_at, null::timestamptz, h.last_error
     from penstock.history_feed h where h.xid = s.settled_xid and h.queue = s.queue order by h.id;
     if not found and s.taken > 0 then
-      perform penstock._fail('PS010',
-        format('batch %s of consumer %L was acked, and queue %L keeps no history to read it again', tick, consumer,
-        s.queue), jsonb_build_object('consumer', consumer, 'tick', tick),
+      perform penstock._fail_batch_gone(
+        format('was acked, and queue %L keeps no history to read it again', s.queue), consumer, tick,
         'The batch is in the sink. Use a new checkpoint and another name in the option consumer.');
     end if;
     return;
@@ -17633,8 +18261,9 @@ begin
 end $$;
 
 -- Claims up to wanted messages, or fewer if their payloads are large, because a task holds them in memory. Returns the
--- tokens of their leases. Like penstock._claim_special, but does not return the messages.
--- from functions/spark/claim.sql:48
+-- tokens of their leases. Like penstock._claim_special, but does not return the messages. Locks: the claimed messages,
+-- with SKIP LOCKED, and the throughput lock as _spend. Indexes: as _take_special.
+-- from functions/spark/claim.sql:46
 create or replace function penstock._spark_take(q penstock.queue, wanted integer, worker text, out tokens bigint[],
   out taken integer) language plpgsql as $$
 declare
@@ -17661,8 +18290,12 @@ begin
         slot := substr(live, i, 1);
         while taken < allowed and bytes < most_bytes loop
           -- Each portion has its own token, so that measuring one portion does not include the earlier ones.
-          lease := penstock._lease_number() + case when q.name ^@ 'penstock.' then ('x' || right(gen_random_uuid()::text, 11))::bit(44)::bigint << 17
-      else bigint '0' end + keeps + slot;
+          lease := penstock._lease_number() +
+-- from layout/token.sql:53
+case when q.name ^@ 'penstock.' then ('x' || right(gen_random_uuid()::text, 11))::bit(44)::bigint << 17
+      else bigint '0' end
+-- from functions/spark/claim.sql:72
+ + keeps + slot;
           n := penstock._take_special(slot, q, lane, least(allowed - taken, piece), lease, until, worker);
           exit when n = 0;
           tokens := tokens || lease;
@@ -17682,7 +18315,7 @@ end $$;
 
 -- Returns the total size of the large payloads under a token. Small ones do not count. Uses leased_N_token. Locks:
 -- ACCESS SHARE.
--- from functions/spark/claim.sql:94
+-- from functions/spark/claim.sql:92
 create or replace function penstock._spark_bytes(slot integer, token bigint) returns bigint language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
@@ -17690,21 +18323,21 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/claim.sql:99, segment 0
+-- from functions/spark/claim.sql:97, segment 0
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_0 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 else
--- from functions/spark/claim.sql:99, segment 1
+-- from functions/spark/claim.sql:97, segment 1
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_1 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 end if;
 else
 if slot <= 2 then
--- from functions/spark/claim.sql:99, segment 2
+-- from functions/spark/claim.sql:97, segment 2
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_2 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 else
--- from functions/spark/claim.sql:99, segment 3
+-- from functions/spark/claim.sql:97, segment 3
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_3 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 end if;
@@ -17712,38 +18345,38 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/claim.sql:99, segment 4
+-- from functions/spark/claim.sql:97, segment 4
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_4 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 else
--- from functions/spark/claim.sql:99, segment 5
+-- from functions/spark/claim.sql:97, segment 5
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_5 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 end if;
 else
 if slot <= 6 then
--- from functions/spark/claim.sql:99, segment 6
+-- from functions/spark/claim.sql:97, segment 6
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_6 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 else
 if slot <= 7 then
--- from functions/spark/claim.sql:99, segment 7
+-- from functions/spark/claim.sql:97, segment 7
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_7 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 else
--- from functions/spark/claim.sql:99, segment 8
+-- from functions/spark/claim.sql:97, segment 8
   return coalesce((select sum(penstock._body_size(l.body_slot, l.id)) from penstock.leased_8 l
     where l.token = _spark_bytes.token and l.body_slot is not null), 0);
 end if;
 end if;
 end if;
 end if;
--- from functions/spark/claim.sql:102
+-- from functions/spark/claim.sql:100
 end $$;
 
 -- Keeps the segments of these tokens from being truncated until commit, so that a snapshot that is taken afterwards
 -- finds every message and payload in them. Indexes: none. Locks: ACCESS SHARE.
--- from functions/spark/claim.sql:106
+-- from functions/spark/claim.sql:104
 create or replace function penstock._spark_lock_segments(tokens bigint[]) returns void language plpgsql as $$
 declare
   slot integer;
@@ -17752,53 +18385,53 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/claim.sql:112, segment 0
+-- from functions/spark/claim.sql:110, segment 0
     lock table penstock.leased_0, penstock.body_0 in access share mode;
 else
--- from functions/spark/claim.sql:112, segment 1
+-- from functions/spark/claim.sql:110, segment 1
     lock table penstock.leased_1, penstock.body_1 in access share mode;
 end if;
 else
 if slot <= 2 then
--- from functions/spark/claim.sql:112, segment 2
+-- from functions/spark/claim.sql:110, segment 2
     lock table penstock.leased_2, penstock.body_2 in access share mode;
 else
--- from functions/spark/claim.sql:112, segment 3
+-- from functions/spark/claim.sql:110, segment 3
     lock table penstock.leased_3, penstock.body_3 in access share mode;
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/claim.sql:112, segment 4
+-- from functions/spark/claim.sql:110, segment 4
     lock table penstock.leased_4, penstock.body_4 in access share mode;
 else
--- from functions/spark/claim.sql:112, segment 5
+-- from functions/spark/claim.sql:110, segment 5
     lock table penstock.leased_5, penstock.body_5 in access share mode;
 end if;
 else
 if slot <= 6 then
--- from functions/spark/claim.sql:112, segment 6
+-- from functions/spark/claim.sql:110, segment 6
     lock table penstock.leased_6, penstock.body_6 in access share mode;
 else
 if slot <= 7 then
--- from functions/spark/claim.sql:112, segment 7
+-- from functions/spark/claim.sql:110, segment 7
     lock table penstock.leased_7, penstock.body_7 in access share mode;
 else
--- from functions/spark/claim.sql:112, segment 8
+-- from functions/spark/claim.sql:110, segment 8
     lock table penstock.leased_8, penstock.body_8 in access share mode;
 end if;
 end if;
 end if;
 end if;
--- from functions/spark/claim.sql:114
+-- from functions/spark/claim.sql:112
   end loop;
 end $$;
 
 -- Returns the messages under these tokens, in the segments where they were claimed or in the overflow segment. The ring
 -- may move messages there meanwhile. The function is STABLE, so that one snapshot shows each message once, and the
 -- segments must be locked before that snapshot is taken. Uses leased_N_token. Locks: ACCESS SHARE.
--- from functions/spark/claim.sql:120
+-- from functions/spark/claim.sql:118
 create or replace function penstock._spark_held(queue text, tokens bigint[]) returns setof penstock.spark_lease
 language plpgsql stable
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -17811,7 +18444,7 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/spark/claim.sql:130, segment 0
+-- from functions/spark/claim.sql:128, segment 0
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17820,7 +18453,7 @@ if slot <= 0 then
         l.expires_at, l.last_error
     from penstock.leased_0 l where l.token = any (tokens);
 else
--- from functions/spark/claim.sql:130, segment 1
+-- from functions/spark/claim.sql:128, segment 1
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17831,7 +18464,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/spark/claim.sql:130, segment 2
+-- from functions/spark/claim.sql:128, segment 2
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17840,7 +18473,7 @@ if slot <= 2 then
         l.expires_at, l.last_error
     from penstock.leased_2 l where l.token = any (tokens);
 else
--- from functions/spark/claim.sql:130, segment 3
+-- from functions/spark/claim.sql:128, segment 3
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17853,7 +18486,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/spark/claim.sql:130, segment 4
+-- from functions/spark/claim.sql:128, segment 4
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17862,7 +18495,7 @@ if slot <= 4 then
         l.expires_at, l.last_error
     from penstock.leased_4 l where l.token = any (tokens);
 else
--- from functions/spark/claim.sql:130, segment 5
+-- from functions/spark/claim.sql:128, segment 5
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17873,7 +18506,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/spark/claim.sql:130, segment 6
+-- from functions/spark/claim.sql:128, segment 6
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17883,7 +18516,7 @@ if slot <= 6 then
     from penstock.leased_6 l where l.token = any (tokens);
 else
 if slot <= 7 then
--- from functions/spark/claim.sql:130, segment 7
+-- from functions/spark/claim.sql:128, segment 7
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17892,7 +18525,7 @@ if slot <= 7 then
         l.expires_at, l.last_error
     from penstock.leased_7 l where l.token = any (tokens);
 else
--- from functions/spark/claim.sql:130, segment 8
+-- from functions/spark/claim.sql:128, segment 8
     return query
     select l.id, _spark_held.queue, case when l.body_slot is null then l.payload
       else penstock._body_json(l.body_slot, l.id) end::text, case when l.body_slot is null then l.payload_bytes
@@ -17904,7 +18537,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/spark/claim.sql:138
+-- from functions/spark/claim.sql:136
   end loop;
 end $$;
 
@@ -17961,8 +18594,9 @@ begin
 end $$;
 
 -- Passes on the messages for one queue, in order, in portions of at_once, so that the ring can turn in between.
--- is_default: includes messages without a queue. Runs with the rights of its caller.
--- from functions/spark/enqueue.sql:54
+-- is_default: includes messages without a queue. Runs with the rights of its caller. Locks: as enqueue_many. Scans the
+-- temporary table by ctid.
+-- from functions/spark/enqueue.sql:55
 create or replace function penstock._spark_hand_on(
   queue text, is_default boolean, has_plain boolean, has_keys boolean, at_once integer, on_conflict text,
     unique_while text)
@@ -18015,7 +18649,7 @@ end $$;
 
 -- Records a partition of a write. True if it was enqueued before. Locks: the row of the partition in spark_written.
 -- Uses spark_written_pkey.
--- from functions/spark/enqueue.sql:106
+-- from functions/spark/enqueue.sql:107
 create or replace function penstock.spark_begin(job text, epoch bigint, part integer, count bigint, checksum bigint)
 returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -18036,10 +18670,10 @@ begin
   select * into before from penstock.spark_written w where w.job = spark_begin.job and w.epoch = spark_begin.epoch
     and w.part = spark_begin.part;
   if (before.count, before.checksum) is distinct from (spark_begin.count, spark_begin.checksum) then
-    perform penstock._fail('PS004',
+    perform penstock._fail_job_written(
       format('partition %s of write %L (epoch %s) was already enqueued with other rows: %s then, %s now', part, job,
         epoch, before.count, spark_begin.count),
-      jsonb_build_object('field', 'job', 'value', job, 'part', part),
+      job, jsonb_build_object('part', part),
       'Nothing was enqueued now. A repeated write must have the same rows in the same partitions. '
       'Sort or save the rows first, or use another job.');
   end if;
@@ -18048,7 +18682,7 @@ end $$;
 
 -- Marks a write as complete, so that all of it counts as enqueued. Only the last few writes of a stream are kept.
 -- Locks: the rows of the write. Uses spark_written_pkey.
--- from functions/spark/enqueue.sql:138
+-- from functions/spark/enqueue.sql:139
 create or replace function penstock.spark_complete(job text, epoch bigint) returns void
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   insert into penstock.spark_written (job, epoch, part, count, checksum)
@@ -18060,7 +18694,7 @@ $$;
 
 -- Enqueues up to 10,000 messages without key and group, given as parallel arrays, with a few statements for all of
 -- them. A null array, or a NULL in an array, means the default. Locks: as enqueue.
--- from functions/spark/enqueue.sql:149
+-- from functions/spark/enqueue.sql:150
 create or replace function penstock.spark_put(
   queue text, payloads jsonb[], payloads_bytes bytea[] default null, headers jsonb[] default null,
     priorities integer[] default null,
@@ -18264,9 +18898,9 @@ begin
     update penstock.spark_write w set repeats = w.repeats + 1, repeated_at = clock_timestamp()
     where w.job = spark_publish.job and w.epoch = spark_publish.epoch returning w.* into before;
     if (before.count, before.checksum) is distinct from (rows, spark_publish.checksum) and not same_batch then
-      perform penstock._fail('PS004', format('job %L was written before with other rows: %s at %s, and %s now', job,
-        before.count, date_trunc('second', before.published_at), rows),
-        jsonb_build_object('field', 'job', 'value', job, 'count', before.count),
+      perform penstock._fail_job_written(
+        format('job %L was written before with other rows: %s at %s, and %s now', job, before.count,
+          date_trunc('second', before.published_at), rows), job, jsonb_build_object('count', before.count),
         'Nothing was enqueued. Write the same rows to repeat the job, or give other rows another job name.');
     end if;
   else
@@ -18291,13 +18925,13 @@ declare
     where w.job = _spark_check_order.job and w.epoch = _spark_check_order.epoch);
 begin
   if latest > epoch then
-    perform penstock._fail('PS004', format('batch %s of job %L comes after batch %s was written', epoch, job, latest),
-      jsonb_build_object('field', 'job', 'value', job, 'epoch', epoch),
+    perform penstock._fail('PS052', format('batch %s of job %L comes after batch %s was written', epoch, job, latest),
+      jsonb_build_object('job', job, 'epoch', epoch),
       'Nothing was enqueued. A new checkpoint needs another job name, or none.');
   elsif earlier is not null then
-    perform penstock._fail('PS004',
+    perform penstock._fail_job_written(
       format('job %L (batch %s) was written by an earlier version of Penstock, with %s rows; %s now', job, epoch,
-      earlier, rows), jsonb_build_object('field', 'job', 'value', job, 'count', earlier),
+      earlier, rows), job, jsonb_build_object('count', earlier),
       'Nothing was enqueued. If rows are missing, write those under another job name.');
   end if;
 end $$;
@@ -18377,7 +19011,7 @@ begin
     perform penstock._announce('soon ' || q.id, 'scheduled', q.id,
       at_position => (date_part('epoch', clock_timestamp()) * 1e6)::bigint);
   end if;
-  slot := penstock._hold_current();
+  slot := penstock._lock_current();
   if (p.payloads_bytes, p.headers, p.priorities, p.delays, p.visible_ats, p.ttls, p.max_attempts,
     q.message_ttl_seconds) is null and p.largest <= 1000 then
     -- Unnesting one array takes a third less time than six, of which five are null.
@@ -18941,7 +19575,8 @@ if slot <= 0 then
       delete from penstock.leased_0 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and (l.headers is null or not l.headers ? 'penstock-batch') returning l.*),
     logged as (
-      insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -18949,6 +19584,7 @@ if slot <= 0 then
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/spark/settle.sql:96, segment 0
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
     settled := settled + n;
@@ -18963,7 +19599,8 @@ else
       delete from penstock.leased_1 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and (l.headers is null or not l.headers ? 'penstock-batch') returning l.*),
     logged as (
-      insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -18971,6 +19608,7 @@ else
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/spark/settle.sql:96, segment 1
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
     settled := settled + n;
@@ -18987,7 +19625,8 @@ if slot <= 2 then
       delete from penstock.leased_2 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and (l.headers is null or not l.headers ? 'penstock-batch') returning l.*),
     logged as (
-      insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -18995,6 +19634,7 @@ if slot <= 2 then
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/spark/settle.sql:96, segment 2
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
     settled := settled + n;
@@ -19009,7 +19649,8 @@ else
       delete from penstock.leased_3 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and (l.headers is null or not l.headers ? 'penstock-batch') returning l.*),
     logged as (
-      insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -19017,6 +19658,7 @@ else
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/spark/settle.sql:96, segment 3
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
     settled := settled + n;
@@ -19035,7 +19677,8 @@ if slot <= 4 then
       delete from penstock.leased_4 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and (l.headers is null or not l.headers ? 'penstock-batch') returning l.*),
     logged as (
-      insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -19043,6 +19686,7 @@ if slot <= 4 then
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/spark/settle.sql:96, segment 4
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
     settled := settled + n;
@@ -19057,7 +19701,8 @@ else
       delete from penstock.leased_5 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and (l.headers is null or not l.headers ? 'penstock-batch') returning l.*),
     logged as (
-      insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -19065,6 +19710,7 @@ else
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/spark/settle.sql:96, segment 5
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
     settled := settled + n;
@@ -19081,7 +19727,8 @@ if slot <= 6 then
       delete from penstock.leased_6 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and (l.headers is null or not l.headers ? 'penstock-batch') returning l.*),
     logged as (
-      insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -19089,6 +19736,7 @@ if slot <= 6 then
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/spark/settle.sql:96, segment 6
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
     settled := settled + n;
@@ -19104,7 +19752,8 @@ if slot <= 7 then
       delete from penstock.leased_7 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and (l.headers is null or not l.headers ? 'penstock-batch') returning l.*),
     logged as (
-      insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -19112,6 +19761,7 @@ if slot <= 7 then
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/spark/settle.sql:96, segment 7
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
     settled := settled + n;
@@ -19126,7 +19776,8 @@ else
       delete from penstock.leased_8 l where l.token = any (tokens) and (l.key, l.group_key, l.body_slot) is null
         and (l.headers is null or not l.headers ? 'penstock-batch') returning l.*),
     logged as (
-      insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
+-- from layout/row.sql:21
+insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_claimed_at, last_claimed_at, finished_at,
       attempts, max_attempts, priority, payload_bytes_count, headers_bytes_count, worker, key, group_key, last_error,
       headers, payload, payload_bytes)
     select pg_sequence_last_value('penstock.history_current'), g.id, q.name, 'done', g.enqueued_at,
@@ -19134,6 +19785,7 @@ else
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
+-- from functions/spark/settle.sql:96, segment 8
       from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
     select count(*) into n from gone;
     settled := settled + n;
@@ -19498,7 +20150,7 @@ declare
 begin
   m.body_slot := null;
   if greatest(pg_column_size(m.payload), octet_length(m.payload_bytes)) > 1000 then
-    m.body_slot := penstock._hold_current();
+    m.body_slot := penstock._lock_current();
     slot := m.body_slot;
 if slot <= 3 then
 if slot <= 1 then
@@ -19666,7 +20318,7 @@ end if;
   end if;
 end $$;
 
--- Deletes the old body of a message and stores the new one.
+-- Deletes the old body of a message and stores the new one. Locks: the rows of the bodies. Indexes: as _drop_body.
 -- from functions/storage/body.sql:48
 create or replace function penstock._swap_body(m penstock.envelope, old_body smallint) returns penstock.envelope
 language plpgsql as $$
@@ -20007,7 +20659,7 @@ begin
 end $$;
 
 -- May claims skip a segment from now on? It has no ready message, and no open transaction could put one there. The
--- order matters: the third check sees what commits before the second.
+-- order matters: the third check sees what commits before the second. Locks: as _has_writers. Indexes: as _any_ready.
 -- from functions/storage/close_segments.sql:50
 create or replace function penstock._is_done(slot text) returns boolean language plpgsql as $$
 begin
@@ -20103,7 +20755,8 @@ begin
     end if;
   end loop;
   if newest.begun_at < clock_timestamp() - period then
-    select s into next from generate_series(0, 15) s where s not in (select slot from penstock.history_slot)
+    select s into next from generate_series(0, 15) s
+      where s not in (select slot from penstock.history_slot)
       order by (s - newest.slot + 16) % 16 limit 1;
     if next is not null then
       insert into penstock.history_slot values (next, clock_timestamp());
@@ -20115,7 +20768,7 @@ end $$;
 
 -- Truncates a time slot if every lake has its rows. False if not, or if it is in use: then another time. Locks: ACCESS
 -- EXCLUSIVE (NOWAIT) on the two tables of the slot until commit. Uses their indexes on xid.
--- from functions/storage/history_slots.sql:40
+-- from functions/storage/history_slots.sql:41
 create or replace function penstock._drop_history(slot integer) returns boolean language plpgsql as $$
 declare
   through xid8;
@@ -20142,7 +20795,7 @@ exception when lock_not_available then
 end $$;
 
 -- Does every lake have all rows of a time slot? Uses the indexes of the slot. Locks: ACCESS SHARE.
--- from functions/storage/history_slots.sql:66
+-- from functions/storage/history_slots.sql:67
 create or replace function penstock._has_landed(slot integer) returns boolean language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
@@ -20162,64 +20815,6 @@ begin
     end if;
   end loop;
   return true;
-end $$;
-
--- Returns the current segment and keeps it in the ring until the end of the transaction.
--- Locks: ROW EXCLUSIVE on its lane until commit, which conflicts with the lock that truncates it. Indexes: none.
--- from functions/storage/hold_current.sql:3
-create or replace function penstock._hold_current() returns integer language plpgsql as $$
-declare
-  slot integer;
-begin
-  loop
-    slot := (pg_sequence_last_value('penstock.ring') % bigint '10');
-if slot <= 3 then
-if slot <= 1 then
-if slot <= 0 then
--- from functions/storage/hold_current.sql:10, segment 0
-    delete from penstock.lane_0 where false;
-else
--- from functions/storage/hold_current.sql:10, segment 1
-    delete from penstock.lane_1 where false;
-end if;
-else
-if slot <= 2 then
--- from functions/storage/hold_current.sql:10, segment 2
-    delete from penstock.lane_2 where false;
-else
--- from functions/storage/hold_current.sql:10, segment 3
-    delete from penstock.lane_3 where false;
-end if;
-end if;
-else
-if slot <= 5 then
-if slot <= 4 then
--- from functions/storage/hold_current.sql:10, segment 4
-    delete from penstock.lane_4 where false;
-else
--- from functions/storage/hold_current.sql:10, segment 5
-    delete from penstock.lane_5 where false;
-end if;
-else
-if slot <= 6 then
--- from functions/storage/hold_current.sql:10, segment 6
-    delete from penstock.lane_6 where false;
-else
-if slot <= 7 then
--- from functions/storage/hold_current.sql:10, segment 7
-    delete from penstock.lane_7 where false;
-else
--- from functions/storage/hold_current.sql:10, segment 8
-    delete from penstock.lane_8 where false;
-end if;
-end if;
-end if;
-end if;
--- from functions/storage/hold_current.sql:12
-    if strpos(pg_sequence_last_value('penstock.ring')::text, slot::text) > 0 then
-      return slot;
-    end if;
-  end loop;
 end $$;
 
 -- Has a segment been empty for a second? TRUNCATE is not MVCC-safe: an older snapshot finds the table empty, and misses
@@ -20273,8 +20868,9 @@ language sql immutable as $$
   select (1 << (priority + 9)) | case when stays_plain then 0 else (1 << 19) end
 $$;
 
--- Adds bits to lanes_register. One expression, which cannot be interrupted halfway.
--- from functions/storage/lanes.sql:11
+-- Adds bits to lanes_register. One expression, which cannot be interrupted halfway. Locks: the sweep lock of the queue,
+-- for which it waits, while it sets the register. Indexes: none.
+-- from functions/storage/lanes.sql:12
 create or replace function penstock._widen(q penstock.queue, bits integer) returns void language plpgsql as $$
 begin
   if pg_sequence_last_value(q.lanes_register) & bits <> bits then
@@ -20287,7 +20883,7 @@ end $$;
 
 -- Returns the queue with the lanes in its register. A lane that the row does not have yet has no floor: claims look
 -- from the beginning.
--- from functions/storage/lanes.sql:23
+-- from functions/storage/lanes.sql:24
 create or replace function penstock._with_lanes(q penstock.queue) returns penstock.queue language plpgsql as $$
 declare
   bits constant integer := pg_sequence_last_value(q.lanes_register);
@@ -20302,7 +20898,7 @@ end $$;
 
 -- Writes new lanes into the row of their queue, and creates their floors. Skips a queue whose row is locked. Locks: the
 -- row of the queue until commit. Scans the queues.
--- from functions/storage/lanes.sql:37
+-- from functions/storage/lanes.sql:38
 create or replace function penstock._adopt_lanes() returns void language plpgsql as $$
 declare
   q penstock.queue;
@@ -20319,6 +20915,64 @@ begin
         lane_bits = (select sum((1 << (p + 9))) from unnest(q.priorities) p) + case when q.plain then 0
           else (1 << 19) end
     where u.id = q.id;
+  end loop;
+end $$;
+
+-- Returns the current segment and keeps it in the ring until the end of the transaction.
+-- Locks: ROW EXCLUSIVE on its lane until commit, which conflicts with the lock that truncates it. Indexes: none.
+-- from functions/storage/lock_current.sql:3
+create or replace function penstock._lock_current() returns integer language plpgsql as $$
+declare
+  slot integer;
+begin
+  loop
+    slot := (pg_sequence_last_value('penstock.ring') % bigint '10');
+if slot <= 3 then
+if slot <= 1 then
+if slot <= 0 then
+-- from functions/storage/lock_current.sql:10, segment 0
+    delete from penstock.lane_0 where false;
+else
+-- from functions/storage/lock_current.sql:10, segment 1
+    delete from penstock.lane_1 where false;
+end if;
+else
+if slot <= 2 then
+-- from functions/storage/lock_current.sql:10, segment 2
+    delete from penstock.lane_2 where false;
+else
+-- from functions/storage/lock_current.sql:10, segment 3
+    delete from penstock.lane_3 where false;
+end if;
+end if;
+else
+if slot <= 5 then
+if slot <= 4 then
+-- from functions/storage/lock_current.sql:10, segment 4
+    delete from penstock.lane_4 where false;
+else
+-- from functions/storage/lock_current.sql:10, segment 5
+    delete from penstock.lane_5 where false;
+end if;
+else
+if slot <= 6 then
+-- from functions/storage/lock_current.sql:10, segment 6
+    delete from penstock.lane_6 where false;
+else
+if slot <= 7 then
+-- from functions/storage/lock_current.sql:10, segment 7
+    delete from penstock.lane_7 where false;
+else
+-- from functions/storage/lock_current.sql:10, segment 8
+    delete from penstock.lane_8 where false;
+end if;
+end if;
+end if;
+end if;
+-- from functions/storage/lock_current.sql:12
+    if strpos(pg_sequence_last_value('penstock.ring')::text, slot::text) > 0 then
+      return slot;
+    end if;
   end loop;
 end $$;
 

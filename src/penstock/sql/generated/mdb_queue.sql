@@ -57,6 +57,7 @@ for each row execute function mdb_queue._change_queue();
 --
 -- Locks: as penstock.claim. Indexes: see _rows and _all_rows.
 
+-- from contracts/mdb_queue/20_rows.sql:23
 do $type$
 begin
   if to_regtype('mdb_queue.message') is null then
@@ -536,8 +537,9 @@ begin
 end $$;
 
 -- Runs for each row of an UPDATE. For a claim, it only notes the terms of the lease and counts the row, because _rows
--- has claimed it already. Any other UPDATE changes one message: see _update_one.
--- from contracts/mdb_queue/40_acts.sql:60
+-- has claimed it already. Any other UPDATE changes one message: see _update_one. Locks and indexes: as _rows and
+-- _update_one.
+-- from contracts/mdb_queue/40_acts.sql:61
 create or replace function mdb_queue._update() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -560,8 +562,8 @@ begin
 end $$;
 
 -- Ends a claim. There is nothing left to do if it took all messages that it was given, with the predicted lease and
--- holder.
--- from contracts/mdb_queue/40_acts.sql:83
+-- holder. Locks: as _settle_claim. Indexes: as _settle_claim.
+-- from contracts/mdb_queue/40_acts.sql:84
 create or replace function mdb_queue._end() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -582,7 +584,7 @@ end $$;
 
 -- Gives the messages that a claim took their terms, if the prediction was wrong, and gives the other messages back.
 -- Locks: the leased rows. Uses leased_N_token.
--- from contracts/mdb_queue/40_acts.sql:103
+-- from contracts/mdb_queue/40_acts.sql:104
 create or replace function mdb_queue._settle_claim(tokens bigint[], given integer, taken integer, terms text)
 returns void language plpgsql as $$
 declare
@@ -616,7 +618,7 @@ end $$;
 -- Predicts the next claim of the session. If the LIMIT is a parameter, its value is known once a claim takes fewer
 -- messages than it was given. While all are taken, the LIMIT may be larger, and the prediction grows in steps that
 -- double.
--- from contracts/mdb_queue/40_acts.sql:136
+-- from contracts/mdb_queue/40_acts.sql:137
 create or replace function mdb_queue._guess(taken integer, given integer, lease double precision, worker text)
 returns void language plpgsql as $$
 declare
@@ -642,7 +644,7 @@ end $$;
 -- Changes one message for a statement that is not the contract's claim: a claim of that message, a nack, an extension,
 -- or another time to become visible. Returns null if another session was faster, so that the statement does not count
 -- the row. Locks: the row of the message. Uses leased_N_id, scheduled_id and grouped_id.
--- from contracts/mdb_queue/40_acts.sql:161
+-- from contracts/mdb_queue/40_acts.sql:162
 create or replace function mdb_queue._update_one(old mdb_queue.messages, new mdb_queue.messages)
 returns mdb_queue.messages language plpgsql as $$
 declare
@@ -690,7 +692,7 @@ begin
 end $$;
 
 -- Refuses an UPDATE that the contract does not allow, and names the column.
--- from contracts/mdb_queue/40_acts.sql:208
+-- from contracts/mdb_queue/40_acts.sql:209
 create or replace function mdb_queue._check_change(old mdb_queue.messages, new mdb_queue.messages) returns void
 language plpgsql as $$
 begin
@@ -708,7 +710,7 @@ end $$;
 
 -- Runs for each row of a DELETE: acks a message that the caller holds, and cancels one that waits. Locks: the row of
 -- the message. Uses leased_N_id, and otherwise the indexes of penstock.cancel.
--- from contracts/mdb_queue/40_acts.sql:225
+-- from contracts/mdb_queue/40_acts.sql:226
 create or replace function mdb_queue._delete() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -734,7 +736,7 @@ begin
 end $$;
 
 -- Runs for each row of an INSERT: enqueues a message. Locks and indexes: as penstock.enqueue.
--- from contracts/mdb_queue/40_acts.sql:250
+-- from contracts/mdb_queue/40_acts.sql:251
 create or replace function mdb_queue._insert() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -757,28 +759,28 @@ end $$;
 
 -- Runs for each row of a DELETE on mdb_queue.dead_messages: cancels the dead letter. Locks and indexes: as
 -- penstock.cancel.
--- from contracts/mdb_queue/40_acts.sql:272
+-- from contracts/mdb_queue/40_acts.sql:273
 create or replace function mdb_queue._delete_dead() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   return case when penstock._remove_waiting(old.id, 'cancelled') is not null then old end;
 end $$;
 
--- from contracts/mdb_queue/40_acts.sql:278
+-- from contracts/mdb_queue/40_acts.sql:279
 create or replace trigger begin_act before update or delete on mdb_queue.messages for each statement
   execute function mdb_queue._begin();
--- from contracts/mdb_queue/40_acts.sql:280
+-- from contracts/mdb_queue/40_acts.sql:281
 create or replace trigger insert_one instead of insert on mdb_queue.messages for each row
   execute function mdb_queue._insert();
--- from contracts/mdb_queue/40_acts.sql:282
+-- from contracts/mdb_queue/40_acts.sql:283
 create or replace trigger update_one instead of update on mdb_queue.messages for each row
   execute function mdb_queue._update();
--- from contracts/mdb_queue/40_acts.sql:284
+-- from contracts/mdb_queue/40_acts.sql:285
 create or replace trigger delete_one instead of delete on mdb_queue.messages for each row
   execute function mdb_queue._delete();
--- from contracts/mdb_queue/40_acts.sql:286
+-- from contracts/mdb_queue/40_acts.sql:287
 create or replace trigger end_act after update or delete on mdb_queue.messages for each statement
   execute function mdb_queue._end();
--- from contracts/mdb_queue/40_acts.sql:288
+-- from contracts/mdb_queue/40_acts.sql:289
 create or replace trigger delete_one instead of delete on mdb_queue.dead_messages for each row
   execute function mdb_queue._delete_dead();

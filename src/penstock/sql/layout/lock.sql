@@ -34,6 +34,7 @@
 --: define lock.in_flight as 1885695605
 --: define lock.throughput as 1885695606
 --: define lock.notify as 1885695607
+--: define lock.notify_object(notify_register) as ({notify_register}::oid::bigint % 4)::integer
 --: define lock.sweep as 1885695608
 --: define lock.timers as 1885695609
 --: define lock.quiet as 1885695610

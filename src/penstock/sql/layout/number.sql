@@ -1,2 +1,6 @@
 -- The largest number of type bigint: no position and no id is greater. Checksums of Spark are sums modulo this number.
 --: define bigint.max as 9223372036854775807
+-- No transaction id is greater.
+--: define xid8.max as '18446744073709551615'::xid8
+-- More bytes than a value of type text or jsonb can have.
+--: define text.max as 1073741823

@@ -34,3 +34,7 @@
 --: define ring.first as 91
 -- The ring is short of segments if this many are not free. Then the oldest is cleared into the overflow segment.
 --: define ring.crowded as 6
+-- From so many bytes of dead rows on, an empty current segment is worn.
+--: define ring.worn_bytes as 2097152
+-- Keys of messages that are this many positions old are forgotten if no message has them.
+--: define ring.old_key as 100000

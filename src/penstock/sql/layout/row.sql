@@ -28,6 +28,10 @@ insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_cla
       {m}.payload, {m}.payload_bytes
 --: end
 
+-- The limit of a payload of a queue without max_payload_bytes, and the most that the other columns of a lease take.
+--: define payload.default_bytes as 262144
+--: define payload.beside_bytes as 24000
+
 -- From so many rows on, counts read a table as a whole: 20,000, and one for every eight blocks. A table of fewer bytes
 -- than few_bytes has fewer rows.
 --: define count.few(bytes) as (20000 + {bytes} / 65536)

@@ -41,3 +41,22 @@
 --: define timing.due as float8 '5e5'
 --: define timing.overdue as float8 '1.5e6'
 --: define timing.long_overdue as float8 '1.05e7'
+
+-- One second, in the unit of the registers.
+--: define timing.second as 1000000
+-- How far due_floor, lease_floor and timer_rescan_at may be ahead. The scans from the far left begin half a second to a
+-- second after the last ones.
+--: define timing.timers_ahead as 2000000
+--: define timing.least_timer_rest as 500000
+--: define timing.longest_timer_rest as 1000000
+-- Milliseconds. A generation of enqueuers lasts 5 ms. If it has not ended after a quarter of a second, it is set aside.
+--: define timing.generation_ms as 4
+--: define timing.set_aside_ms as 249
+-- Wake-ups. Enqueuers notify a queue every 10 ms while a consumer waits. If the last notice is overdue by 100 ms, its
+-- sender has failed. Consumers wait for an hour at most, and set the register again if it is 100 ms behind.
+--: define timing.wake_up as 10000
+--: define timing.wake_up_overdue as 100000
+--: define timing.longest_wait as 3600000000
+--: define timing.wait_margin as 100000
+-- A worn segment is looked for this often: see storage/close_segments.sql.
+--: define timing.wear_check as 10000000

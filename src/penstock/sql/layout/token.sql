@@ -45,7 +45,8 @@
 --: define token.by_id as bigint '-9223372036854775808'
 
 -- The number of a new claim; history_bit and the segment are added to it.
---: define token.new_number as ((nextval('penstock.lease_number') * 4096 + (random() * float8 '4095')::integer) * 32)
+--: define token.number(claim, random) as (({claim} * 4096 + {random}) * 32)
+--: define token.new_number as {token.number(nextval('penstock.lease_number'), (random() * float8 '4095')::integer)}
 
 -- Added to the number of a claim of an internal queue.
 --: define token.secret(queue) as
@@ -65,4 +66,6 @@ case when {queue} ^@ 'penstock.' then ('x' || right(gen_random_uuid()::text, 11)
 --: define hold.until(hold) as to_timestamp(({hold} >> 11) / 1e6::double precision)
 --: define hold.mark(hold) as ({hold} >> 10 & 131070 | ({hold} & 1))::integer
 -- A hold that is greater than this ends after the moment.
---: define hold.at(moment) as ({hold.time({moment})} | 2047)
+--: define hold.at(moment) as ({hold.time({moment})} | {hold.below_time})
+-- The random bits and h.
+--: define hold.below_time as 2047

@@ -56,7 +56,8 @@ begin
 end $$;
 
 -- Runs for each row of an UPDATE. For a claim, it only notes the terms of the lease and counts the row, because _rows
--- has claimed it already. Any other UPDATE changes one message: see _update_one.
+-- has claimed it already. Any other UPDATE changes one message: see _update_one. Locks and indexes: as _rows and
+-- _update_one.
 create or replace function mdb_queue._update() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -79,7 +80,7 @@ begin
 end $$;
 
 -- Ends a claim. There is nothing left to do if it took all messages that it was given, with the predicted lease and
--- holder.
+-- holder. Locks: as _settle_claim. Indexes: as _settle_claim.
 create or replace function mdb_queue._end() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare

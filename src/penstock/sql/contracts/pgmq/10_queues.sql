@@ -9,8 +9,8 @@ begin
   -- Internal queues are not available through PGMQ.
   select * into q from penstock.queue t where t.name = lower(queue_name) and not t.name ^@ 'penstock.';
   if not found then
-    perform penstock._fail('PS001', format('queue %L does not exist', queue_name),
-      jsonb_build_object('queue', queue_name), format('Create it with: select pgmq.create(%L)', queue_name));
+    perform penstock._fail_no_queue(queue_name, '', jsonb_build_object('queue', queue_name),
+      format('Create it with: select pgmq.create(%L)', queue_name));
   end if;
   return q;
 end $$;
@@ -105,14 +105,15 @@ begin
   perform pgmq._create(queue_name, false, false);
 end $$;
 
--- The same under another name of PGMQ.
+-- The same under another name of PGMQ. Locks and indexes: as create_queue.
 create or replace function pgmq.create_non_partitioned(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   perform pgmq._create(queue_name, false, false);
 end $$;
 
--- The queue is as durable as any other, because an unlogged queue would not be faster.
+-- The queue is as durable as any other, because an unlogged queue would not be faster. Locks and indexes: as
+-- create_queue.
 create or replace function pgmq.create_unlogged(queue_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -120,7 +121,7 @@ begin
 end $$;
 
 -- Every queue uses segments that are truncated when they are drained, so partitions are not needed. The intervals are
--- checked and ignored: no message is dropped by age.
+-- checked and ignored: no message is dropped by age. Locks and indexes: as create_queue.
 create or replace function pgmq.create_partitioned(
   queue_name text, partition_interval text default '10000', retention_interval text default '100000',
     premake integer default 4)
@@ -147,7 +148,7 @@ exception when invalid_text_representation or invalid_datetime_format or datetim
   perform penstock._fail_value(field, value, 'a number of messages, or an interval such as 1 day');
 end $$;
 
--- tembo-pgmq-python calls create_partitioned by this name.
+-- tembo-pgmq-python calls create_partitioned by this name. Locks and indexes: as create_queue.
 create or replace function pgmq.create(queue_name text, partition_interval text, retention_interval text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin

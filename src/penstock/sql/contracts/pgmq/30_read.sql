@@ -38,7 +38,8 @@ begin
 end $$;
 
 -- Reads with a condition, with a vt that is longer than a lease or zero, or with more messages than one claim returns.
--- Reads the whole queue if there is a condition.
+-- Reads the whole queue if there is a condition. Locks: the messages that it claims. Indexes: as _take and
+-- _claim_by_id.
 create or replace function pgmq._read_special(queue_name text, vt integer, qty integer, conditional jsonb)
 returns setof pgmq.message_record language plpgsql as $$
 declare
@@ -67,7 +68,8 @@ begin
   end loop;
 end $$;
 
--- Sets the end of the lease for messages that were just claimed by id. Uses leased_N_token.
+-- Sets the end of the lease for messages that were just claimed by id. Uses leased_N_token. Locks: the rows of the
+-- messages.
 create or replace function pgmq._hold(q penstock.queue, ids bigint[], vt integer) returns setof pgmq.message_record
 language plpgsql as $$
 declare
@@ -89,7 +91,8 @@ begin
 end $$;
 
 -- Claims messages by their ids, in their order, up to the wanted number. Messages that another consumer has are
--- skipped. Uses lane_N_order, scheduled_id and leased_N_id.
+-- skipped. Uses lane_N_order, scheduled_id and leased_N_id. Locks: the messages that it claims, with SKIP LOCKED, and
+-- the throughput lock as _spend.
 create or replace function pgmq._take(q penstock.queue, ids bigint[], vt integer, wanted integer)
 returns setof pgmq.message_record language plpgsql as $$
 declare

@@ -89,7 +89,8 @@ begin
   end if;
 end $$;
 
--- Reads from groups, and tries again until it gets a message or max_poll_seconds have passed.
+-- Reads from groups, and tries again until it gets a message or max_poll_seconds have passed. Locks and indexes: as
+-- _read_groups.
 create or replace function pgmq._poll_groups(queue_name text, vt integer, qty integer, max_poll_seconds integer,
   poll_interval_ms integer, style text)
 returns setof pgmq.message_record language plpgsql as $$
@@ -105,41 +106,41 @@ begin
 end $$;
 
 -- PGMQ's names for the three styles, with and without a poll. read_grouped: as many messages as possible of the first
--- group.
+-- group. Locks and indexes: as _read_groups.
 create or replace function pgmq.read_grouped(queue_name text, vt integer, qty integer) returns setof pgmq.message_record
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq._read_groups(queue_name, vt, qty, 'grouped')
 $$;
 
--- One message of each group in turn.
+-- One message of each group in turn. Locks and indexes: as _read_groups.
 create or replace function pgmq.read_grouped_rr(queue_name text, vt integer, qty integer)
 returns setof pgmq.message_record
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq._read_groups(queue_name, vt, qty, 'rr')
 $$;
 
--- The first message of each group.
+-- The first message of each group. Locks and indexes: as _read_groups.
 create or replace function pgmq.read_grouped_head(queue_name text, vt integer, qty integer)
 returns setof pgmq.message_record
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq._read_groups(queue_name, vt, qty, 'head')
 $$;
 
--- As read_grouped, with a poll.
+-- As read_grouped, with a poll. Locks and indexes: as _read_groups.
 create or replace function pgmq.read_grouped_with_poll(
   queue_name text, vt integer, qty integer, max_poll_seconds integer default 5, poll_interval_ms integer default 100)
 returns setof pgmq.message_record language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq._poll_groups(queue_name, vt, qty, max_poll_seconds, poll_interval_ms, 'grouped')
 $$;
 
--- As read_grouped_rr, with a poll.
+-- As read_grouped_rr, with a poll. Locks and indexes: as _read_groups.
 create or replace function pgmq.read_grouped_rr_with_poll(
   queue_name text, vt integer, qty integer, max_poll_seconds integer default 5, poll_interval_ms integer default 100)
 returns setof pgmq.message_record language sql security definer set search_path = pg_catalog, pg_temp as $$
   select * from pgmq._poll_groups(queue_name, vt, qty, max_poll_seconds, poll_interval_ms, 'rr')
 $$;
 
--- As read_grouped_head, with a poll.
+-- As read_grouped_head, with a poll. Locks and indexes: as _read_groups.
 create or replace function pgmq.read_grouped_head_with_poll(
   queue_name text, vt integer, qty integer, max_poll_seconds integer default 5, poll_interval_ms integer default 100)
 returns setof pgmq.message_record language sql security definer set search_path = pg_catalog, pg_temp as $$

@@ -118,7 +118,8 @@ begin
   return exists (select from pgmq._end(queue_name, array[msg_id], true));
 end $$;
 
--- Ends messages: done if they were read, cancelled if not. History records them if the queue keeps history.
+-- Ends messages: done if they were read, cancelled if not. History records them if the queue keeps history. Locks: the
+-- rows of the messages. Indexes: as _pull_by_id and _pull_waiting.
 create or replace function pgmq._end(queue_name text, ids bigint[], to_archive boolean)
 returns setof pgmq.message_record language plpgsql as $$
 declare
@@ -155,7 +156,8 @@ create or replace function pgmq._archive(queue_id integer, r pgmq.message_record
   values (queue_id, r.msg_id, r.read_ct, r.enqueued_at, r.last_read_at, r.vt, r.message, r.headers)
 $$;
 
--- Reads and deletes at once. The record shows the message as it was, because a pop does not count as a read.
+-- Reads and deletes at once. The record shows the message as it was, because a pop does not count as a read. Locks and
+-- indexes: as read and delete.
 create or replace function pgmq.pop(queue_name text, qty integer default 1) returns setof pgmq.message_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare

@@ -109,7 +109,7 @@ begin
     order by b.queue_name;
 end $$;
 
--- Sends a message to every queue with a matching binding, and returns how many there were.
+-- Sends a message to every queue with a matching binding, and returns how many there were. Locks and indexes: as send.
 create or replace function pgmq.send_topic(routing_key text, msg jsonb, headers jsonb, delay integer) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -137,14 +137,14 @@ begin
   return pgmq.send_topic(routing_key, msg, null, delay);
 end $$;
 
--- PGMQ has no such overload, but its Python client calls it.
+-- PGMQ has no such overload, but its Python client calls it. Locks and indexes: as send.
 create or replace function pgmq.send_topic(routing_key text, msg jsonb, headers jsonb) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   return pgmq.send_topic(routing_key, msg, headers, 0);
 end $$;
 
--- Sends messages to every queue with a matching binding, and returns their ids.
+-- Sends messages to every queue with a matching binding, and returns their ids. Locks and indexes: as send_batch.
 create or replace function pgmq.send_batch_topic(routing_key text, msgs jsonb[], headers jsonb[], delay timestamptz)
 returns table (queue_name text, msg_id bigint) language plpgsql security definer set search_path = pg_catalog, pg_temp
   as $$

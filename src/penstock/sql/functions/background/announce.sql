@@ -11,7 +11,7 @@ begin
   end if;
   perform set_config('penstock.announced', coalesce(current_setting('penstock.announced', true), '') || ' ' || what
     || ' ', true);
-  slot := penstock._hold_current();
+  slot := penstock._lock_current();
   --: branch on slot
   insert into penstock.deferred_{slot} (announced_at, kind, queue_id, priority, position, group_key)
   values (clock_timestamp(), kind, queue_id, priority, at_position, group_key);
@@ -19,7 +19,7 @@ begin
 end $$;
 
 -- Announces messages that were put into a lane, at this position and above. Outside a transaction block the work is
--- done at once.
+-- done at once. Locks: as _announce or _commit_put. Indexes: none.
 create or replace function penstock._announce_put(queue_id integer, priority integer, at_position bigint) returns void
 language plpgsql as $$
 declare
@@ -48,7 +48,7 @@ begin
   end if;
   perform set_config('penstock.announced', announced || what, true);
   if slot = 0 then
-    slot := penstock._hold_current();
+    slot := penstock._lock_current();
   end if;
   --: branch on slot
   insert into penstock.deferred_{slot} (announced_at, kind, queue_id) values (clock_timestamp(), 'leased', queue_id);

@@ -17,7 +17,7 @@ begin
     setval('penstock.due_floor', 0), setval('penstock.lease_floor', 0);
   perform setval(q.sweep_register, 0), setval(q.rescan_register, 0) from penstock.queue q;
   perform setval(q.notify_register, 0) from penstock.queue q
-  where pg_sequence_last_value(q.notify_register) between now_us + 1000000 and {notify.never} - 1;
+  where pg_sequence_last_value(q.notify_register) between now_us + {timing.second} and {notify.never} - 1;
 end $$;
 
 -- After a step back, moves the ends of leases, retries and schedules back that were written by the clock that ran

@@ -51,7 +51,7 @@ begin
   perform penstock._commit_joins(-1);
   delete from penstock.message_key where ctid = any (array(
     select k.ctid from penstock.message_key k
-    where k.id < pg_sequence_last_value('penstock.position') - 100000
+    where k.id < pg_sequence_last_value('penstock.position') - {ring.old_key}
       and (penstock._waiting_with_key(k.queue_id, k.key)).id is null
       and penstock._leased_with_key(k.queue_id, k.key) is null
     limit 100 for update skip locked));

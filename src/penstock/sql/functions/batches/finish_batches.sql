@@ -64,7 +64,7 @@ begin
 end $$;
 
 -- Enqueues messages of a batch. Their headers say which batch they are for, and why. The caller does not need the right
--- to enqueue: the caller of create_batch had it.
+-- to enqueue: the caller of create_batch had it. Locks and indexes: as enqueue.
 create or replace function penstock._enqueue_for_batch(batch_id bigint, event text, messages jsonb) returns void
 language plpgsql as $$
 begin

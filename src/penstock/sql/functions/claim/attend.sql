@@ -18,7 +18,7 @@ set enable_bitmapscan = off as $$
 declare
   started  timestamptz := clock_timestamp();
   now_us   bigint := date_part('epoch', started) * 1e6;
-  until_us bigint := now_us + seconds * 1000000::bigint;
+  until_us bigint := now_us + seconds * {timing.second}::bigint;
   q        penstock.queue;
 begin
   if seconds not between 1 and 3600 or seconds is null then
@@ -35,11 +35,12 @@ begin
     q := penstock._make_wake_registers(q.id);
   end if;
   -- Never earlier than another consumer has said, unless the clock was set back since.
-  if until_us - pg_sequence_last_value(q.waiting_register) not between -3600000000 and 100000 then
+  if until_us - pg_sequence_last_value(q.waiting_register)
+    not between -{timing.longest_wait} and {timing.wait_margin} then
     perform setval(q.waiting_register, until_us);
   end if;
   -- No consumer waited until now, or the clock was set back.
-  if pg_sequence_last_value(q.notify_register) > now_us + 1000000 then
+  if pg_sequence_last_value(q.notify_register) > now_us + {timing.second} then
     perform setval(q.notify_register, 0);
   end if;
   -- From a second ago on: claims take care of messages that have been due for longer.

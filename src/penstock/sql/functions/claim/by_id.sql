@@ -196,7 +196,7 @@ language plpgsql as $$
 #variable_conflict use_column
 declare
   started     timestamptz := clock_timestamp();
-  slot        integer := penstock._hold_current();
+  slot        integer := penstock._lock_current();
   q           penstock.queue;
   lease_token bigint;
 begin

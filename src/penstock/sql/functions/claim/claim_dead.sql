@@ -21,7 +21,7 @@ begin
   lease_base := lease_base + {token.secret(q.name)}
     + case when q.keep_history > 0 or q.has_members then {token.history_bit} else 0 end;
   perform penstock._bury_again(q.id, started, count);
-  slot := penstock._hold_current();
+  slot := penstock._lock_current();
   --: branch on slot
   return query
   with taken as (

@@ -9,8 +9,9 @@ create or replace function penstock.claim_within(queue text, count integer, leas
 returns setof penstock.lease language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
   -- Headers have up to 16 kB, and the error of a message up to 8 kB.
-  fits    constant bigint := greatest(1, claim_within.max_bytes / (24000 + coalesce((select q.max_payload_bytes
-    from penstock.queues q where q.name = regexp_replace(claim_within.queue, '\.dlq$', '')), 262144)));
+  fits    constant bigint := greatest(1, claim_within.max_bytes / ({payload.beside_bytes}
+    + coalesce((select q.max_payload_bytes from penstock.queues q
+    where q.name = regexp_replace(claim_within.queue, '\.dlq$', '')), {payload.default_bytes})));
   portion integer := least(claim_within.count, fits);
   bytes   bigint := 0;
   total   integer := 0;

@@ -29,7 +29,8 @@ create or replace function penstock._holders(aside integer, queue_id integer) re
       and {generation.contains(aside, (l.classid::bigint - {lock.generation})::integer)}
 $$;
 
--- True if no transaction holds a generation.
+-- True if no transaction holds a generation. Locks: the lock of the generation, without waiting, for a moment. Indexes:
+-- none.
 create or replace function penstock._has_ended(generation integer, queue_id integer) returns boolean
 language sql volatile as $$
   select case when pg_try_advisory_lock(penstock._generation_key(generation), queue_id)
@@ -38,6 +39,7 @@ $$;
 
 -- The value of a generation register that has none: the queue is new, or the server has crashed. Transactions that were
 -- prepared before the crash still hold their generations. These are set aside, and the current one is a free one.
+-- Locks: as _has_ended, for each generation. Indexes: none.
 create or replace function penstock._recall_generations(queue_id integer) returns bigint language plpgsql as $$
 declare
   aside   bigint := 0;

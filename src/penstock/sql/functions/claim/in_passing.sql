@@ -27,7 +27,9 @@ $$;
 
 -- Is there upkeep to do? Each part has its clock and its budget. What changes only a register is done at once. What
 -- moves messages or truncates is announced for the commit: a claim may be the first statement of a long transaction,
--- and no other session could reach messages that it has moved.
+-- and no other session could reach messages that it has moved. Locks: those of _raise_timer_floor and _close_segments,
+-- none of which it waits for. It sets registers, which needs no lock: if two sessions do so at the same time, both
+-- look. Indexes: as _timers_due.
 create or replace function penstock._tick(now_us bigint, sweeps boolean) returns void language plpgsql as $$
 declare
   due      boolean;

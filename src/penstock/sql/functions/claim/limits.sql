@@ -26,7 +26,9 @@ end $$;
 
 -- Spends tokens of throughput_limit. The bucket holds the tokens of one second, and at least 1.05: a claim that is up
 -- to 50 ms late for the only token does not delay the next one. The register holds when the bucket is full again, in
--- microseconds: a number instead of a row that every claim would update. A negative number gives tokens back.
+-- microseconds: a number instead of a row that every claim would update. A negative number gives tokens back. Locks:
+-- the throughput lock of the queue, for which it waits, until the register is set. So two claims cannot spend the same
+-- tokens. Indexes: none.
 create or replace function penstock._spend(q penstock.queue, wanted integer) returns integer language plpgsql as $$
 declare
   cost_us  double precision := 1e6 / q.throughput_limit;

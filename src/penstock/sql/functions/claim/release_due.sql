@@ -13,7 +13,7 @@ begin
                  and (only_queue is null or s.queue_id = only_queue)) then
     return 0;
   end if;
-  slot := penstock._hold_current();
+  slot := penstock._lock_current();
   --: branch on slot
   with gone as (
     delete from penstock.scheduled where ctid = any (array(

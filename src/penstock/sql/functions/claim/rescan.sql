@@ -30,7 +30,8 @@ begin
   return found;
 end $$;
 
--- Searches all lanes of a queue in all segments that are not free, and notes the first row.
+-- Searches all lanes of a queue in all segments that are not free, and notes the first row. Locks: none. The
+-- caller holds the sweep lock, so no other session sets these registers. Indexes: as _first_in_lane and _first_live.
 create or replace function penstock._rescan_lanes(q penstock.queue, sweeps boolean) returns boolean language plpgsql
   as $$
 declare

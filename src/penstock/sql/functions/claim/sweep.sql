@@ -73,11 +73,11 @@ begin
           from unnest(q.floors) f where f is not null;
       end if;
     end if;
-    if draining <> generation and age_ms not between 0 and 4 then
+    if draining <> generation and age_ms not between 0 and {timing.generation_ms} then
       ended := penstock._has_ended(draining, q.id);
       if ended and aside = 0 then
         perform setval(q.settled_register, {register.value(q.mark_register)});
-      elsif not ended and age_ms not between 0 and 249 then
+      elsif not ended and age_ms not between 0 and {timing.set_aside_ms} then
         -- Counted before floors rise: a transaction that ends after this is missing from the next count.
         holders := least({generation.many}, holders + penstock._holders({generation.bit(draining)}, q.id));
         aside := aside | {generation.bit(draining)};
@@ -115,6 +115,8 @@ begin
 end $$;
 
 -- Raises the floors of a queue to their first live messages, up to a position below which no transaction is open.
+-- Locks: none. The caller holds the sweep lock, so no other session sets the floors. Indexes: as
+-- _first_live.
 create or replace function penstock._raise_floors(q penstock.queue, up_to bigint) returns void language plpgsql as $$
 declare
   live    text := {ring.in_use({ring.text})};

@@ -10,7 +10,8 @@ create or replace function penstock._run_timers(only_queue integer, piece intege
 declare
   started  timestamptz := clock_timestamp();
   now_us   bigint := date_part('epoch', started) * 1e6;
-  rescan   boolean := only_queue is null and penstock._is_due('penstock.timer_rescan_at', now_us, 2000000);
+  rescan   boolean := only_queue is null
+    and penstock._is_due('penstock.timer_rescan_at', now_us, {timing.timers_ahead});
   margin   constant bigint := {timing.timer_margin};
   due      integer;
   returned integer := 0;
@@ -49,19 +50,20 @@ end $$;
 
 -- Raises due_floor or lease_floor, unless a transaction that was open for long is about to commit rows below it: see
 -- background/commit_timers.sql. Such a transaction does not raise them either. A floor ahead of the clock is lowered.
+-- Locks: the commit lock of the timers, without waiting, while it sets the floor. Indexes: none.
 create or replace function penstock._raise_timer_floor(floor regclass, to_us bigint) returns void language plpgsql as $$
 begin
-  if penstock._is_due(floor, to_us - 1, 2000000) and not penstock._is_long() then
+  if penstock._is_due(floor, to_us - 1, {timing.timers_ahead}) and not penstock._is_long() then
     perform case when pg_try_advisory_lock({lock.timers}, 0)
       then setval(floor, to_us) + pg_advisory_unlock({lock.timers}, 0)::integer end;
   end if;
 end $$;
 
--- Sets when the next scan from the far left may begin.
+-- Sets when the next scan from the far left may begin. Locks: none. It sets a register. Indexes: none.
 create or replace function penstock._rest_timers(started timestamptz) returns void language sql as $$
   select setval('penstock.timer_rescan_at',
-    (date_part('epoch', started) * 1e6 + least(1000000,
-      greatest(500000, 50 * 1e6 * date_part('epoch', clock_timestamp() - started))))::bigint)
+    (date_part('epoch', started) * 1e6 + least({timing.longest_timer_rest},
+      greatest({timing.least_timer_rest}, 50 * 1e6 * date_part('epoch', clock_timestamp() - started))))::bigint)
 $$;
 
 -- Is a message due, or has a lease expired? Looks where _run_timers would look. Uses scheduled_due. Locks: ACCESS
@@ -72,7 +74,7 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
   started   timestamptz := clock_timestamp();
   rescan    boolean := penstock._is_due('penstock.timer_rescan_at', (date_part('epoch', started) * 1e6)::bigint,
-    2000000);
+    {timing.timers_ahead});
   due_after timestamptz := case when rescan then '-infinity'
     else to_timestamp({register.value('penstock.due_floor')} / 1e6) end;
   ran_after timestamptz := case when rescan then '-infinity'

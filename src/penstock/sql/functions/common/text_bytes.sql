@@ -11,6 +11,6 @@ begin
   begin
     return octet_length(value::text);
   exception when program_limit_exceeded then
-    return 1073741823;
+    return {text.max};
   end;
 end $$;

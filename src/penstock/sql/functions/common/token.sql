@@ -35,7 +35,7 @@ language sql immutable as $$
   select penstock._held_from(mark) + slot + penstock._held_at(place)
 $$;
 
--- Returns the location (ctid) of the message of a token.
+-- Returns the location (ctid) of the message of a token. Locks: none. Indexes: none.
 create or replace function penstock._place(token bigint) returns tid language sql stable as $$
   select {token.place(token)}
 $$;

@@ -25,7 +25,9 @@ begin
   end loop;
 end $$;
 
--- Admits messages while the bound allows it. Returns admitted, or unknown.
+-- Admits messages while the bound allows it. Returns admitted, or unknown. Locks: the depth lock of the queue, shared,
+-- while it adds to the register, and a reservation until commit. A count takes the lock alone, so it sees the number
+-- and the reservation, or neither. Indexes: none.
 create or replace function penstock._reserve_below_bound(q penstock.queue, n integer) returns text language plpgsql
   as $$
 declare

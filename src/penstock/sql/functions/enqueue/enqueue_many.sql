@@ -76,7 +76,7 @@ begin
   perform penstock._rotate();
 end $$;
 
--- Enqueues the messages of a batch one by one.
+-- Enqueues the messages of a batch one by one. Locks and indexes: as enqueue, for each message.
 create or replace function penstock._enqueue_each(
   queue text, payloads jsonb[], payloads_bytes bytea[], headers jsonb[], keys text[], priorities integer[],
     group_keys text[],

@@ -5,7 +5,7 @@ create or replace function penstock._put_ready(m penstock.envelope, at_position 
 declare
   slot integer;
 begin
-  slot := penstock._hold_current();
+  slot := penstock._lock_current();
   --: branch on slot
   insert into penstock.ready_{slot} select at_position, (m).*;
   --: end
@@ -57,8 +57,9 @@ begin
   perform penstock._put_ready(({envelope.columns(m)})::penstock.envelope, m.position);
 end $$;
 
--- Messages were put into a segment that is no longer the current one. Claims look there only if the segment is in
--- use and the floor of the lane is not in the share of positions of the current segment.
+-- Messages were put into a segment that is no longer the current one. Claims look there only if the segment is in use
+-- and the floor of the lane is not in the share of positions of the current segment. Locks: as _reopen and
+-- _announce_put. Indexes: none.
 create or replace function penstock._put_beside(slot integer, queue_id integer, priority integer) returns void
 language plpgsql as $$
 begin

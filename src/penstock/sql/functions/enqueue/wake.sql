@@ -25,9 +25,9 @@ begin
   if pg_sequence_last_value(waiting_register) < now_us then
     -- No consumer waits now. If one begins to wait at this moment, this hides it until it calls attend again.
     perform setval(notify_register, never);
-  elsif pg_sequence_last_value(notify_register) < now_us - 100000
-        or pg_try_advisory_xact_lock({lock.notify}, (notify_register::oid::bigint % 4)::integer) then
-    perform setval(notify_register, now_us + 10000);
+  elsif pg_sequence_last_value(notify_register) < now_us - {timing.wake_up_overdue}
+        or pg_try_advisory_xact_lock({lock.notify}, {lock.notify_object(notify_register)}) then
+    perform setval(notify_register, now_us + {timing.wake_up});
     -- A full notification queue would make the commit fail.
     if current_setting('penstock.wake_ups', true) is distinct from 'off' and pg_notification_queue_usage() < 0.5 then
       perform pg_notify(penstock.wake_channel(queue), what);
@@ -37,7 +37,7 @@ begin
 end $$;
 
 -- The same for all other ways to enqueue. due: when a message will be ready; if that is far off, waiters learn it in
--- time from attend.
+-- time from attend. Locks: as _wake. Indexes: none.
 create or replace function penstock._wake_waiters(q penstock.queue, due timestamptz default null) returns void
 language plpgsql as $$
 begin

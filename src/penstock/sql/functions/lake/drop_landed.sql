@@ -19,8 +19,9 @@ begin
   end if;
   perform pg_advisory_xact_lock({lock.history});
   if turn then
-    select s into next from generate_series(0, 15) s where s not in (select slot from penstock.history_slot)
-    order by (s - pg_sequence_last_value('penstock.history_current') + 16) % 16 limit 1;
+    select s into next from generate_series(0, {history.last_slot}) s
+    where s not in (select slot from penstock.history_slot)
+    order by {history.distance(s, pg_sequence_last_value('penstock.history_current'))} limit 1;
     if next is not null then
       insert into penstock.history_slot values (next, clock_timestamp());
       perform setval('penstock.history_current', next);
@@ -37,29 +38,4 @@ begin
     end if;
   end loop;
   return next;
-end $$;
-
--- Returns the last transaction whose history may be missing because its slot was dropped. Locks: none. Scans
--- history_dropped, which has one row for each dropped slot.
-create or replace function penstock.history_dropped_through() returns bigint
-language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-  select coalesce(max(through_xid::text::bigint), 0) from penstock.history_dropped
-$$;
-
--- Gives the id of this transaction to rows of a restored dump whose transaction ids are in the future of this server,
--- and returns their number. No snapshot of this server would see them for a long time. Locks: the changed rows. Scans
--- history.
-create or replace function penstock.restamp_history() returns bigint
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-declare
-  future xid8 := pg_snapshot_xmax(pg_current_snapshot());
-  n      bigint;
-  m      bigint;
-begin
-  update penstock.history_log set xid = pg_current_xact_id() where xid >= future;
-  get diagnostics n = row_count;
-  update penstock.attempt_log set xid = pg_current_xact_id() where xid >= future;
-  get diagnostics m = row_count;
-  delete from penstock.history_dropped where through_xid >= future;
-  return n + m;
 end $$;

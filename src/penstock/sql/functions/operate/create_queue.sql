@@ -14,8 +14,7 @@ begin
     if exist_ok then
       return false;
     end if;
-    perform penstock._fail('PS002', format('queue %L already exists', create_queue.name),
-      jsonb_build_object('queue', create_queue.name),
+    perform penstock._fail_queue_exists(create_queue.name, '', jsonb_build_object('queue', create_queue.name),
       'Change it with penstock.set_queue, or create it with exist_ok => true.');
   end if;
   new_id := nextval(pg_get_serial_sequence('penstock.queue', 'id'));

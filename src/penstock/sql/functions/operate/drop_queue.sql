@@ -21,9 +21,9 @@ begin
       jsonb_build_object('queue', q.name, 'count', n), 'Purge it first, or drop it with force => true.');
   end if;
   if exists (select from penstock.schedule s where s.queue_id = q.id) and not force then
-    perform penstock._fail('PS011', format('queue %L has schedules: %s', q.name,
-        (select string_agg(s.name, ', ' order by s.name) from penstock.schedule s where s.queue_id = q.id)),
-          jsonb_build_object('queue', q.name, 'count', n),
+    perform penstock._fail('PS017', format('queue %L has schedules: %s', q.name,
+      (select string_agg(s.name, ', ' order by s.name) from penstock.schedule s where s.queue_id = q.id)),
+      jsonb_build_object('queue', q.name),
       'Drop them first, or drop the queue with force => true.');
   end if;
   if q.has_members then

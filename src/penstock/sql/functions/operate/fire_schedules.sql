@@ -68,7 +68,8 @@ begin
     make_interval(secs => s.ttl_seconds), s.max_attempts, 'replace', 'waiting');
 end $$;
 
--- Enqueues the message of a schedule now, even if it is paused. The next fire does not change. Returns the id.
+-- Enqueues the message of a schedule now, even if it is paused. The next fire does not change. Returns the id. Locks:
+-- as enqueue. Uses schedule_pkey.
 create or replace function penstock.fire_schedule(name text) returns bigint language plpgsql security definer
 set search_path = pg_catalog, pg_temp as $$
 declare

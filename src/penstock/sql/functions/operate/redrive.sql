@@ -44,8 +44,8 @@ begin
   if q.max_depth is not null then
     room := q.max_depth - penstock._depth(q.id, q.max_depth);
     if room <= 0 and exists (select from penstock.dead t where t.queue_id = q.id) then
-      perform penstock._fail('PS008', format('queue %L has no room for dead letters: it holds its max_depth of %s '
-        'messages', q.name, q.max_depth), jsonb_build_object('queue', q.name, 'max_depth', q.max_depth),
+      perform penstock._fail_no_room(q.name, q.max_depth,
+        'has no room for dead letters: it holds its max_depth of %s messages',
         'Nothing was redriven. Redrive again when messages were claimed, or raise max_depth.');
     end if;
     max_count := least(max_count, room);
@@ -73,7 +73,8 @@ begin
   return n;
 end $$;
 
--- Puts a dead letter back into its queue.
+-- Puts a dead letter back into its queue. Locks: the row of the member of a batch, then as _place_again. Indexes: as
+-- these functions.
 create or replace function penstock._revive(q penstock.queue, m penstock.envelope, due timestamptz) returns void
 language plpgsql as $$
 begin

@@ -20,13 +20,13 @@ begin
     looked := looked + 1;
     place := (r.m).id;
     if r.fits then
-      return next penstock._sighting(r.queue, 'dead', r.m, r.dead_at, place);
+      return next penstock._browse_row(r.queue, 'dead', r.m, r.dead_at, place);
       page := page - 1;
     end if;
     if page <= 0 or looked >= look then
-      return next penstock._looked(place, looked);
+      return next penstock._page_end(place, looked);
       return;
     end if;
   end loop;
-  return next penstock._looked(null, looked);
+  return next penstock._page_end(null, looked);
 end $$;

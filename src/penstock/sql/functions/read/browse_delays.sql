@@ -29,13 +29,13 @@ begin
     looked := looked + 1;
     place := penstock._stamp(r.due_at) || ' ' || (r.m).id;
     if r.fits then
-      return next penstock._sighting(r.queue, case when due then 'ready' else 'scheduled' end, r.m, r.due_at, place);
+      return next penstock._browse_row(r.queue, case when due then 'ready' else 'scheduled' end, r.m, r.due_at, place);
       page := page - 1;
     end if;
     if page <= 0 or looked >= look then
-      return next penstock._looked(place, looked);
+      return next penstock._page_end(place, looked);
       return;
     end if;
   end loop;
-  return next penstock._looked(null, looked);
+  return next penstock._page_end(null, looked);
 end $$;

@@ -28,15 +28,15 @@ begin
       looked := looked + 1;
       place := concat_ws(' ', q.name, r.position, (r.m).group_key);
       if r.fits then
-        return next penstock._sighting(q.name, case when due then 'ready'
+        return next penstock._browse_row(q.name, case when due then 'ready'
           else 'scheduled' end, r.m, r.visible_at, place);
         page := page - 1;
       end if;
       if page <= 0 or looked >= look then
-        return next penstock._looked(place, looked);
+        return next penstock._page_end(place, looked);
         return;
       end if;
     end loop;
   end loop;
-  return next penstock._looked(null, looked);
+  return next penstock._page_end(null, looked);
 end $$;

@@ -6,7 +6,7 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set e
 set enable_mergejoin = off set jit = off as $$
 #variable_conflict use_column
 declare
-  from_xid xid8 := coalesce(split_part(place, ' ', 1)::xid8, '18446744073709551615'::xid8);
+  from_xid xid8 := coalesce(split_part(place, ' ', 1)::xid8, {xid8.max});
   from_id  bigint := coalesce(split_part(place, ' ', 2)::bigint, {bigint.max});
   r        record;
   looked   integer := 0;
@@ -26,9 +26,9 @@ begin
       page := page - 1;
     end if;
     if page <= 0 or looked >= look then
-      return next penstock._looked(place, looked);
+      return next penstock._page_end(place, looked);
       return;
     end if;
   end loop;
-  return next penstock._looked(null, looked);
+  return next penstock._page_end(null, looked);
 end $$;

@@ -34,14 +34,14 @@ begin
       looked := looked + 1;
       place := q.name || ' ' || (r.m).id;
       if r.fits then
-        return next penstock._sighting(q.name, _browse_keys.state, r.m, r.visible_at, place);
+        return next penstock._browse_row(q.name, _browse_keys.state, r.m, r.visible_at, place);
         page := page - 1;
       end if;
       if page <= 0 or looked >= look then
-        return next penstock._looked(place, looked);
+        return next penstock._page_end(place, looked);
         return;
       end if;
     end loop;
   end loop;
-  return next penstock._looked(null, looked);
+  return next penstock._page_end(null, looked);
 end $$;

@@ -36,15 +36,15 @@ begin
         looked := looked + 1;
         place := concat_ws(' ', q.name, q.priorities[lane], r.position);
         if r.fits then
-          return next penstock._sighting(q.name, 'ready', r.m, (r.m).enqueued_at, place);
+          return next penstock._browse_row(q.name, 'ready', r.m, (r.m).enqueued_at, place);
           page := page - 1;
         end if;
         if page <= 0 or looked >= look then
-          return next penstock._looked(place, looked);
+          return next penstock._page_end(place, looked);
           return;
         end if;
       end loop;
     end loop;
   end loop;
-  return next penstock._looked(null, looked);
+  return next penstock._page_end(null, looked);
 end $$;

@@ -40,14 +40,15 @@ begin
     looked := looked + 1;
     place := penstock._stamp(r.lease_until) || ' ' || (r.m).id;
     if r.fits then
-      return next penstock._sighting(r.queue, case when r.lease_until > now_at then 'leased' when (r.m).dead_at is null
+      return next penstock._browse_row(r.queue, case
+        when r.lease_until > now_at then 'leased' when (r.m).dead_at is null
                                      then 'ready' else 'dead' end, r.m, r.lease_until, place);
       page := page - 1;
     end if;
     if page <= 0 or looked >= look then
-      return next penstock._looked(place, looked);
+      return next penstock._page_end(place, looked);
       return;
     end if;
   end loop;
-  return next penstock._looked(null, looked);
+  return next penstock._page_end(null, looked);
 end $$;

@@ -9,7 +9,7 @@ language sql immutable as $$
 $$;
 
 -- Returns a message as a row of the list.
-create or replace function penstock._sighting(queue text, state text, m penstock.envelope, at timestamptz, place text)
+create or replace function penstock._browse_row(queue text, state text, m penstock.envelope, at timestamptz, place text)
 returns penstock.sighting
 language sql immutable as $$
   select (m.id, queue || case when m.dead_at is null then ''
@@ -21,8 +21,8 @@ language sql immutable as $$
 $$;
 
 -- Returns the last row of a page.
-create or replace function penstock._looked(place text, looked integer) returns penstock.sighting language sql immutable
-  as $$
+create or replace function penstock._page_end(place text, looked integer) returns penstock.sighting
+language sql immutable as $$
   select (null, null, null, null, null, null, null, null, null, null, null, null, null, place,
     looked)::penstock.sighting
 $$;

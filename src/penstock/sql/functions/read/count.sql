@@ -46,7 +46,7 @@ begin
   end if;
 
   if bytes > bigint '0' then
-    few := 20000 + bytes / 65536;
+    few := {count.few(bytes)};
     select count(*) as total, count(*) filter (where c.at <= now_at) as ready,
       min(c.enqueued_at) filter (where c.at <= now_at) as oldest_ready,
       min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
@@ -62,7 +62,7 @@ begin
 
   bytes := pg_relation_size('penstock.grouped', 'main');
   if bytes > bigint '0' then
-    few := 20000 + bytes / 65536;
+    few := {count.few(bytes)};
     select count(*) as total, count(*) filter (where c.at <= now_at) as ready,
       min(c.enqueued_at) filter (where c.at <= now_at) as oldest_ready,
       min(c.enqueued_at) as oldest, max(c.enqueued_at) as newest, false as estimated into n
@@ -78,7 +78,7 @@ begin
 
   bytes := pg_relation_size('penstock.dead', 'main');
   if bytes > bigint '0' then
-    few := 20000 + bytes / 65536;
+    few := {count.few(bytes)};
     select count(*) as total, min(c.dead_at) as oldest_ready, false as estimated into n
     from (select t.dead_at from penstock.dead t where t.queue_id = lane_queue limit few) c;
     if n.total >= few then

@@ -37,7 +37,7 @@ begin
     block := split_part(trim('(' from from_tid::text), ',', 1);
     while block < blocks[i] loop
       if clock_timestamp() > until then
-        return next penstock._looked(parts[i] || '/' || from_tid, 0);
+        return next penstock._page_end(parts[i] || '/' || from_tid, 0);
         return;
       end if;
       for s in select * from penstock._search_blocks(parts[i], pattern, ids, queues, payloads, from_tid,
@@ -48,7 +48,7 @@ begin
         return next s;
       end loop;
       if page <= 0 then
-        return next penstock._looked(parts[i] || '/' || from_tid, 0);
+        return next penstock._page_end(parts[i] || '/' || from_tid, 0);
         return;
       end if;
       block := block + chunk;
@@ -56,7 +56,7 @@ begin
     end loop;
     from_tid := '(0,0)';
   end loop;
-  return next penstock._looked(null, 0);
+  return next penstock._page_end(null, 0);
 exception when invalid_text_representation or numeric_value_out_of_range then
   perform penstock._fail_value('place', place, 'the place of a row of the previous page');
 end $$;
@@ -95,22 +95,22 @@ declare
   history_slot constant integer := slot;
 begin
   if part = 'scheduled' then
-    return query select s.* from penstock.scheduled t cross join lateral penstock._sighting({name(t)},
+    return query select s.* from penstock.scheduled t cross join lateral penstock._browse_row({name(t)},
       case when t.due_at > now_at then 'scheduled' else 'ready' end, {envelope_of(t)}, t.due_at, t.ctid::text) s
     where {range(t)} and t.group_key is null and t.queue_id = any (ids)
       and penstock._has_text({envelope_of(t)}, pattern, payloads) limit page;
   elsif part = 'grouped' then
-    return query select s.* from penstock.grouped t cross join lateral penstock._sighting({name(t)},
+    return query select s.* from penstock.grouped t cross join lateral penstock._browse_row({name(t)},
       case when t.visible_at > now_at then 'scheduled' else 'ready' end, {envelope_of(t)}, t.visible_at,
       t.ctid::text) s
     where {range(t)} and t.queue_id = any (ids) and penstock._has_text({envelope_of(t)}, pattern, payloads) limit page;
   elsif part = 'dead' then
-    return query select s.* from penstock.dead t cross join lateral penstock._sighting({name(t)}, 'dead',
+    return query select s.* from penstock.dead t cross join lateral penstock._browse_row({name(t)}, 'dead',
       {envelope_of(t)}, t.dead_at, t.ctid::text) s
     where {range(t)} and t.queue_id = any (ids) and penstock._has_text({envelope_of(t)}, pattern, payloads) limit page;
   elsif part ^@ 'leased' then
     --: branch on slot
-    return query select s.* from penstock.leased_{slot} t cross join lateral penstock._sighting({name(t)},
+    return query select s.* from penstock.leased_{slot} t cross join lateral penstock._browse_row({name(t)},
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
       {envelope_of(t)}, t.lease_until, t.ctid::text) s
     where {range(t)} and t.queue_id = any (ids) and penstock._has_text({envelope_of(t)}, pattern, payloads) limit page;
@@ -123,7 +123,7 @@ begin
           t.max_attempts, t.body_slot, case when t.hold = 0 then t.worker else (select g.worker
             from penstock.grant_{slot} g where g.lease_until = {hold.until(t.hold)} and g.hold = t.hold limit 1)
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
-      cross join lateral penstock._sighting({name(t)}, case when t.hold <> 0 and {hold.until(t.hold)} > now_at
+      cross join lateral penstock._browse_row({name(t)}, case when t.hold <> 0 and {hold.until(t.hold)} > now_at
       then 'leased' else 'ready' end, {envelope_of(e)}, case when t.hold = 0 then t.enqueued_at
       else {hold.until(t.hold)} end, t.ctid::text) s
     where {range(t)} and t.group_key is null and t.queue_id = any (ids)

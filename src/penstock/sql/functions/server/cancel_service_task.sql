@@ -6,8 +6,7 @@ declare
   t penstock.service_task := penstock._service_task(service, task);
 begin
   if t.status <> 'pending' then
-    perform penstock._fail('PS040', format('task %s is %s', t.id, t.status), jsonb_build_object('task', t.id,
-      'status', t.status), 'Only a pending task can be cancelled.');
+    perform penstock._fail_task_status(t.id, t.status, 'Only a pending task can be cancelled.');
   end if;
   perform penstock._end_task(t.id, 'cancelled', null, format('cancelled by %s', cancelled_by));
 end $$;

@@ -15,7 +15,7 @@ begin
           request_queue.max_attempts, request_queue.dlq_enabled, 'Pending')
   on conflict (service_id, name) where deleted_at is null do nothing returning q.id into made;
   if made is null then
-    perform penstock._fail('PS002', format('queue %L already exists on service %L', request_queue.name, s.name),
+    perform penstock._fail_queue_exists(request_queue.name, format(' on service %L', s.name),
       jsonb_build_object('queue', request_queue.name, 'service', s.name), 'Use it, or delete it first.');
   end if;
   perform penstock._request_task(made, 'create', null, created_by);

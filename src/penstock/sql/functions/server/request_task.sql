@@ -7,8 +7,7 @@ declare
   q penstock.service_queue := penstock._service_queue(service, name);
 begin
   if q.status <> 'Active' then
-    perform penstock._fail('PS024', format('queue %L is %s, not Active', q.name, q.status),
-      jsonb_build_object('queue', q.name, 'status', q.status), case q.status when 'Failed' then 'See its error_message.'
+    perform penstock._fail_not_active(q.name, q.status, case q.status when 'Failed' then 'See its error_message.'
       else 'Wait until it is Active.' end);
   end if;
   -- A payload that PostgreSQL does not accept as JSON is refused now, not when the task is executed.

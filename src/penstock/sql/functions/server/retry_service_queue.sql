@@ -7,7 +7,7 @@ declare
   again text;
 begin
   if q.status <> 'Failed' then
-    perform penstock._fail('PS024', format('queue %L is %s, not Failed', q.name, q.status),
+    perform penstock._fail('PS029', format('queue %L is %s, not Failed', q.name, q.status),
       jsonb_build_object('queue', q.name, 'status', q.status), 'Only a Failed queue can be retried.');
   end if;
   select t.kind into again from penstock.service_task t where t.queue_id = q.id and t.kind in ('create', 'delete')

@@ -10,17 +10,16 @@ declare
 begin
   select * into q from penstock.service_queue r where r.id = t.queue_id for update;
   if t.status not in ('failed', 'cancelled') then
-    perform penstock._fail('PS040', format('task %s is %s', t.id, t.status), jsonb_build_object('task', t.id,
-      'status', t.status), 'Only a failed or cancelled task can be retried.');
+    perform penstock._fail_task_status(t.id, t.status, 'Only a failed or cancelled task can be retried.');
   end if;
   if q.deleted_at is not null or t.kind in ('enqueue', 'stats') and q.status <> 'Active' then
-    perform penstock._fail('PS024', format('queue %L is %s', q.name, case when q.deleted_at is null then q.status
-      else 'removed' end), jsonb_build_object('queue', q.name, 'status', q.status), 'Retry the queue first.');
+    perform penstock._fail_not_active(q.name, case when q.deleted_at is null then q.status else 'removed' end,
+      'Retry the queue first.');
   end if;
   if t.kind in ('create', 'delete') then
     if exists (select from penstock.service_task o where o.queue_id = q.id and o.kind in ('create', 'delete')
       and o.status in ('pending', 'running')) then
-      perform penstock._fail('PS024', format('queue %L has a task in progress', q.name), jsonb_build_object('queue',
+      perform penstock._fail('PS030', format('queue %L has a task in progress', q.name), jsonb_build_object('queue',
         q.name, 'status', q.status), 'Wait for that task.');
     end if;
     update penstock.service_queue r set status = case t.kind when 'create' then 'Pending' else 'Deprovisioning' end,

@@ -9,8 +9,8 @@ begin
   select * into q from penstock.service_queue t where t.service_id = s.id and t.name = _service_queue.name
     and t.deleted_at is null for update;
   if not found then
-    perform penstock._fail('PS001', format('queue %L does not exist on service %L', left(_service_queue.name, 200),
-      s.name), jsonb_build_object('queue', left(_service_queue.name, 200), 'service', s.name), 'Create it first.');
+    perform penstock._fail_no_queue(left(_service_queue.name, 200), format(' on service %L', s.name),
+      jsonb_build_object('queue', left(_service_queue.name, 200), 'service', s.name), 'Create it first.');
   end if;
   return q;
 end $$;

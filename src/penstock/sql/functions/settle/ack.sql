@@ -65,7 +65,8 @@ begin
   perform penstock._ack_special(ack.id, ack.token);
 end $$;
 
--- The long path of ack: for messages with history, a key, a group or a body, and for lost leases.
+-- The long path of ack: for messages with history, a key, a group or a body, and for lost leases. Locks: the row of the
+-- message, and those of _done. Indexes: as _pull.
 create or replace function penstock._ack_special(id bigint, token bigint) returns void language plpgsql as $$
 declare
   l penstock.leased_0 := penstock._pull(id, token);

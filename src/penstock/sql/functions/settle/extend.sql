@@ -14,7 +14,8 @@ begin
   return until;
 end $$;
 
--- The same for many. Returns the ids of the leases that were extended, and their new ends.
+-- The same for many. Returns the ids of the leases that were extended, and their new ends. Locks: the rows of the
+-- messages, in the order of their tokens, so that two calls cannot deadlock. Indexes: as extend.
 create or replace function penstock.extend_many(ids bigint[], tokens bigint[], lease_seconds integer default null)
 returns table (id bigint, lease_until timestamptz) language plpgsql security definer set search_path = pg_catalog,
   pg_temp as $$

@@ -15,7 +15,8 @@ begin
   return penstock._give_back(l, error, delay, false, 'wait');
 end $$;
 
--- The same for many. Returns the ids that were given back, with the states they reached.
+-- The same for many. Returns the ids that were given back, with the states they reached. Locks: the rows of the
+-- messages, in the order of their tokens, so that two calls cannot deadlock. Indexes: as nack.
 create or replace function penstock.nack_many(ids bigint[], tokens bigint[], errors text[] default null,
   delays interval[] default null)
 returns table (id bigint, state text) language plpgsql security definer set search_path = pg_catalog, pg_temp as $$

@@ -10,7 +10,8 @@ begin
   return penstock._give_back(l, reason, interval '0', true, 'wait');
 end $$;
 
--- The same for many. Returns the ids that were rejected, with the states they reached.
+-- The same for many. Returns the ids that were rejected, with the states they reached. Locks: the rows of the messages,
+-- in the order of their tokens, so that two calls cannot deadlock. Indexes: as reject.
 create or replace function penstock.reject_many(ids bigint[], tokens bigint[], reasons text[] default null)
 returns table (id bigint, state text) language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare

@@ -12,7 +12,8 @@ begin
   return penstock._put_off(l, delay);
 end $$;
 
--- The same for many. Returns the ids that were given back, with the states they reached.
+-- The same for many. Returns the ids that were given back, with the states they reached. Locks: the rows of the
+-- messages, in the order of their tokens, so that two calls cannot deadlock. Indexes: as snooze.
 create or replace function penstock.snooze_many(ids bigint[], tokens bigint[], delays interval[] default null)
 returns table (id bigint, state text) language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare

@@ -25,7 +25,7 @@ create or replace function penstock._spark_check(consumer text, generation bigin
 begin
   perform from penstock.spark_consumer c where c.name = consumer and c.generation = _spark_check.generation for share;
   if not found then
-    perform penstock._fail('PS007', format('consumer %L was taken over by another run of the stream, or released',
+    perform penstock._fail('PS050', format('consumer %L was taken over by another run of the stream, or released',
       consumer), jsonb_build_object('consumer', consumer, 'generation', generation),
       'Nothing was changed. Run each stream only once at a time. '
       'Give each stream its own checkpoint and its own name in the option consumer.');

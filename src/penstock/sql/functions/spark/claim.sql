@@ -14,9 +14,7 @@ begin
   where t.consumer = spark_claim.consumer and t.tick = spark_claim.tick and t.slice = spark_claim.slice for update;
   perform penstock._check_internal(s.queue);
   if s.consumer is null then
-    perform penstock._fail({sqlstate.unknown_message},
-      format('batch %s of consumer %L is no longer known: the checkpoint is older than the last ack', tick,
-      consumer), jsonb_build_object('consumer', consumer, 'tick', tick),
+    perform penstock._fail_batch_gone('is no longer known: the checkpoint is older than the last ack', consumer, tick,
       'Use a new checkpoint and another name in the option consumer.');
   elsif s.settled_xid is not null then
     -- Spark has lost its record of the batch and requests it again.
@@ -25,9 +23,8 @@ begin
       h.max_attempts, h.enqueued_at, h.first_claimed_at, null::timestamptz, h.last_error
     from penstock.history_feed h where h.xid = s.settled_xid and h.queue = s.queue order by h.id;
     if not found and s.taken > 0 then
-      perform penstock._fail({sqlstate.unknown_message},
-        format('batch %s of consumer %L was acked, and queue %L keeps no history to read it again', tick, consumer,
-        s.queue), jsonb_build_object('consumer', consumer, 'tick', tick),
+      perform penstock._fail_batch_gone(
+        format('was acked, and queue %L keeps no history to read it again', s.queue), consumer, tick,
         'The batch is in the sink. Use a new checkpoint and another name in the option consumer.');
     end if;
     return;
@@ -44,7 +41,8 @@ begin
 end $$;
 
 -- Claims up to wanted messages, or fewer if their payloads are large, because a task holds them in memory. Returns the
--- tokens of their leases. Like penstock._claim_special, but does not return the messages.
+-- tokens of their leases. Like penstock._claim_special, but does not return the messages. Locks: the claimed messages,
+-- with SKIP LOCKED, and the throughput lock as _spend. Indexes: as _take_special.
 create or replace function penstock._spark_take(q penstock.queue, wanted integer, worker text, out tokens bigint[],
   out taken integer) language plpgsql as $$
 declare

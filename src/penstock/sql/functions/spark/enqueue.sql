@@ -50,7 +50,8 @@ begin
 end $$;
 
 -- Passes on the messages for one queue, in order, in portions of at_once, so that the ring can turn in between.
--- is_default: includes messages without a queue. Runs with the rights of its caller.
+-- is_default: includes messages without a queue. Runs with the rights of its caller. Locks: as enqueue_many. Scans the
+-- temporary table by ctid.
 create or replace function penstock._spark_hand_on(
   queue text, is_default boolean, has_plain boolean, has_keys boolean, at_once integer, on_conflict text,
     unique_while text)
@@ -123,10 +124,10 @@ begin
   select * into before from penstock.spark_written w where w.job = spark_begin.job and w.epoch = spark_begin.epoch
     and w.part = spark_begin.part;
   if (before.count, before.checksum) is distinct from (spark_begin.count, spark_begin.checksum) then
-    perform penstock._fail('PS004',
+    perform penstock._fail_job_written(
       format('partition %s of write %L (epoch %s) was already enqueued with other rows: %s then, %s now', part, job,
         epoch, before.count, spark_begin.count),
-      jsonb_build_object('field', 'job', 'value', job, 'part', part),
+      job, jsonb_build_object('part', part),
       'Nothing was enqueued now. A repeated write must have the same rows in the same partitions. '
       'Sort or save the rows first, or use another job.');
   end if;

@@ -28,9 +28,9 @@ begin
     update penstock.spark_write w set repeats = w.repeats + 1, repeated_at = clock_timestamp()
     where w.job = spark_publish.job and w.epoch = spark_publish.epoch returning w.* into before;
     if (before.count, before.checksum) is distinct from (rows, spark_publish.checksum) and not same_batch then
-      perform penstock._fail('PS004', format('job %L was written before with other rows: %s at %s, and %s now', job,
-        before.count, date_trunc('second', before.published_at), rows),
-        jsonb_build_object('field', 'job', 'value', job, 'count', before.count),
+      perform penstock._fail_job_written(
+        format('job %L was written before with other rows: %s at %s, and %s now', job, before.count,
+          date_trunc('second', before.published_at), rows), job, jsonb_build_object('count', before.count),
         'Nothing was enqueued. Write the same rows to repeat the job, or give other rows another job name.');
     end if;
   else
@@ -54,13 +54,13 @@ declare
     where w.job = _spark_check_order.job and w.epoch = _spark_check_order.epoch);
 begin
   if latest > epoch then
-    perform penstock._fail('PS004', format('batch %s of job %L comes after batch %s was written', epoch, job, latest),
-      jsonb_build_object('field', 'job', 'value', job, 'epoch', epoch),
+    perform penstock._fail('PS052', format('batch %s of job %L comes after batch %s was written', epoch, job, latest),
+      jsonb_build_object('job', job, 'epoch', epoch),
       'Nothing was enqueued. A new checkpoint needs another job name, or none.');
   elsif earlier is not null then
-    perform penstock._fail('PS004',
+    perform penstock._fail_job_written(
       format('job %L (batch %s) was written by an earlier version of Penstock, with %s rows; %s now', job, epoch,
-      earlier, rows), jsonb_build_object('field', 'job', 'value', job, 'count', earlier),
+      earlier, rows), job, jsonb_build_object('count', earlier),
       'Nothing was enqueued. If rows are missing, write those under another job name.');
   end if;
 end $$;

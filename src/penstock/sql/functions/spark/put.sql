@@ -27,7 +27,7 @@ begin
     perform penstock._announce('soon ' || q.id, 'scheduled', q.id,
       at_position => (date_part('epoch', clock_timestamp()) * 1e6)::bigint);
   end if;
-  slot := penstock._hold_current();
+  slot := penstock._lock_current();
   if (p.payloads_bytes, p.headers, p.priorities, p.delays, p.visible_ats, p.ttls, p.max_attempts,
     q.message_ttl_seconds) is null and p.largest <= 1000 then
     -- Unnesting one array takes a third less time than six, of which five are null.

@@ -6,7 +6,7 @@ declare
 begin
   m.body_slot := null;
   if greatest(pg_column_size(m.payload), octet_length(m.payload_bytes)) > 1000 then
-    m.body_slot := penstock._hold_current();
+    m.body_slot := penstock._lock_current();
     slot := m.body_slot;
     --: branch on slot
     insert into penstock.body_{slot} values (m.id, m.payload, m.payload_bytes);
@@ -44,7 +44,7 @@ begin
   end if;
 end $$;
 
--- Deletes the old body of a message and stores the new one.
+-- Deletes the old body of a message and stores the new one. Locks: the rows of the bodies. Indexes: as _drop_body.
 create or replace function penstock._swap_body(m penstock.envelope, old_body smallint) returns penstock.envelope
 language plpgsql as $$
 begin

@@ -46,7 +46,7 @@ begin
 end $$;
 
 -- May claims skip a segment from now on? It has no ready message, and no open transaction could put one there. The
--- order matters: the third check sees what commits before the second.
+-- order matters: the third check sees what commits before the second. Locks: as _has_writers. Indexes: as _any_ready.
 create or replace function penstock._is_done(slot text) returns boolean language plpgsql as $$
 begin
   return not penstock._any_ready(slot::integer) and not penstock._has_writers(slot)
@@ -70,9 +70,9 @@ end $$;
 create or replace function penstock._is_worn(slot text) returns boolean language plpgsql as $$
 begin
   return date_part('epoch', clock_timestamp()) * 1e6 - pg_sequence_last_value('penstock.ring_turned_at') not between 0
-    and 10000000
+    and {timing.wear_check}
          and pg_relation_size(('penstock.lane_' || slot)::regclass)
            + pg_relation_size(('penstock.leased_' || slot)::regclass)
-           + pg_total_relation_size(('penstock.body_' || slot)::regclass) > 2097152
+           + pg_total_relation_size(('penstock.body_' || slot)::regclass) > {ring.worn_bytes}
          and not penstock._any_ready(slot::integer);
 end $$;

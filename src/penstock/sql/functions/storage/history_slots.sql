@@ -25,8 +25,9 @@ begin
     end if;
   end loop;
   if newest.begun_at < clock_timestamp() - period then
-    select s into next from generate_series(0, 15) s where s not in (select slot from penstock.history_slot)
-      order by (s - newest.slot + 16) % 16 limit 1;
+    select s into next from generate_series(0, {history.last_slot}) s
+      where s not in (select slot from penstock.history_slot)
+      order by {history.distance(s, newest.slot)} limit 1;
     if next is not null then
       insert into penstock.history_slot values (next, clock_timestamp());
       perform setval('penstock.history_current', next);

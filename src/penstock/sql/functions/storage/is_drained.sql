@@ -20,7 +20,7 @@ begin
     perform setval(register, now_us);
     return false;
   end if;
-  return now_us - since_us >= 1000000;
+  return now_us - since_us >= {timing.second};
 end $$;
 
 -- Does a segment hold rows? The last blocks are read first: if a segment is not empty, its rows are there. Locks:

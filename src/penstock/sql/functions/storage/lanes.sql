@@ -7,7 +7,8 @@ language sql immutable as $$
   select {lanes.priority(priority)} | case when stays_plain then 0 else {lanes.not_plain} end
 $$;
 
--- Adds bits to lanes_register. One expression, which cannot be interrupted halfway.
+-- Adds bits to lanes_register. One expression, which cannot be interrupted halfway. Locks: the sweep lock of the queue,
+-- for which it waits, while it sets the register. Indexes: none.
 create or replace function penstock._widen(q penstock.queue, bits integer) returns void language plpgsql as $$
 begin
   if pg_sequence_last_value(q.lanes_register) & bits <> bits then

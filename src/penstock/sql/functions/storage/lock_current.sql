@@ -1,6 +1,6 @@
 -- Returns the current segment and keeps it in the ring until the end of the transaction.
 -- Locks: ROW EXCLUSIVE on its lane until commit, which conflicts with the lock that truncates it. Indexes: none.
-create or replace function penstock._hold_current() returns integer language plpgsql as $$
+create or replace function penstock._lock_current() returns integer language plpgsql as $$
 declare
   slot integer;
 begin

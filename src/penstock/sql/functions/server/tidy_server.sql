@@ -27,27 +27,3 @@ begin
   get diagnostics acts = row_count;
   return jsonb_build_object('answers', answers, 'tasks', tasks, 'proofs', proofs, 'acts', acts);
 end $$;
-
--- Deletes expired messages from history, and returns their number. A second call at the same time returns 0. Locks: an
--- advisory lock, and the deleted rows. Scans history.
-create or replace function penstock.forget_expired() returns bigint language plpgsql security definer
-set search_path = pg_catalog, pg_temp as $$
-declare
-  n bigint;
-begin
-  if not pg_try_advisory_xact_lock({lock.forget_expired}) then
-    return 0;
-  end if;
-  delete from penstock.history_log where state = 'expired';
-  get diagnostics n = row_count;
-  return n;
-end $$;
-
--- Ends a session or a sign-in link of the HTTP server. True the first time. Locks: the new row. Uses
--- ended_token_pkey.
-create or replace function penstock.end_token(id text) returns boolean language plpgsql security definer
-set search_path = pg_catalog, pg_temp as $$
-begin
-  insert into penstock.ended_token (id) values (end_token.id) on conflict do nothing;
-  return found;
-end $$;
