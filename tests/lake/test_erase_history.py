@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from tests.conftest import Connect
-from tests.lake.searching import Sql, found_in_database_files, found_in_tables
+from tests.lake.searching import Sql, found_in_server_files, found_in_tables
 
 from penstock import NewMessage
 from penstock.client.sync_client import Client
 from penstock.db.migrations import Migrator
 
-SECRET = "ada-lovelace-7"
+# Other tests use the same server, whose files are searched.
+SECRET = f"ada-lovelace-{uuid4().hex}"
 ROWS = "select id, enqueued_at from penstock.history_log where payload::text like %s"
 EVERY_ROW = "select id, enqueued_at from penstock.history_log"
 
@@ -129,7 +131,7 @@ def test_the_statistics_of_every_table_that_they_passed_through_have_none(
 
 def test_a_rewrite_of_the_tables_removes_the_bytes_from_the_files(db: Any) -> None:
     erase(db)
-    assert found_in_database_files(sql(db), SECRET)
+    assert found_in_server_files(sql(db), SECRET)
     # A snapshot of autovacuum may keep dead rows through a rewrite. The timeout ends the loop.
-    while found_in_database_files(sql(db), SECRET):
+    while found_in_server_files(sql(db), SECRET):
         db.execute("vacuum full")

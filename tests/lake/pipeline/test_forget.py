@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from tests.lake.pipeline.conftest import Cli
-from tests.lake.searching import found_in_database_files, found_in_files, found_in_tables
+from tests.lake.searching import found_in_files, found_in_server_files, found_in_tables
 
 from penstock.lake.layout import BRONZE_HISTORY, SILVER_MESSAGES, STAGING
 from penstock.lake.maintenance.forget import forget, matches
@@ -17,7 +18,8 @@ from penstock.spark.options import Service
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
-SECRET = "ada-lovelace-7"
+# Other tests use the same server, whose files are searched.
+SECRET = f"ada-lovelace-{uuid4().hex}"
 WHERE = ("--where", f"payload LIKE '%{SECRET}%'")
 
 
@@ -106,7 +108,7 @@ def test_no_byte_is_left_after_the_tables_were_rewritten(
     assert cli("lake", "run", "--once")[0] == 0
     sql("analyze")
     assert {"history_log_0", "pg_statistic"} <= found_in_tables(sql, SECRET)
-    assert found_in_database_files(sql, SECRET)
+    assert found_in_server_files(sql, SECRET)
     columns = ("payload", "CAST(payload_bytes AS STRING)", "key")
     where = " OR ".join(f"{column} LIKE '%{SECRET}%'" for column in columns)
     code, out, err = cli("--json", "lake", "forget", "--where", where, "--yes")
@@ -115,7 +117,7 @@ def test_no_byte_is_left_after_the_tables_were_rewritten(
     assert found_in_files(Path(root), SECRET) == []
     assert found_in_tables(sql, SECRET) == set()
     # A snapshot of autovacuum may keep dead rows through a rewrite. The timeout ends the loop.
-    while found_in_database_files(sql, SECRET):
+    while found_in_server_files(sql, SECRET):
         sql("vacuum full")
 
 

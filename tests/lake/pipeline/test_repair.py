@@ -95,26 +95,29 @@ def delete(file: Path, chance: random.Random) -> None:
     file.unlink()
 
 
-def harm(lake: Lake, chance: random.Random, places: list[str]) -> set[str]:
-    """One file of each of these directories, in a random way."""
-    harmed = set()
+def harm(lake: Lake, chance: random.Random, places: list[str]) -> dict[str, str]:
+    """One file of each of these directories, in a random way. Returns the ways by path."""
+    harmed: dict[str, str] = {}
     for each in places:
         files = [f for f in lake.state().files if f.startswith(f"{each}/") and f not in harmed]
         path = chance.choice(sorted(files))
-        chance.choice([truncate, flip, delete])(place(lake, path), chance)
-        harmed.add(path)
+        ruin = chance.choice([truncate, flip, delete])
+        ruin(place(lake, path), chance)
+        harmed[path] = ruin.__name__
     return harmed
 
 
-def found_and_repaired(lake: Lake, harmed: set[str], check: Check, dsn: str) -> None:
+def found_and_repaired(lake: Lake, harmed: dict[str, str], check: Check, dsn: str) -> None:
     before = check(lake)
     assert not before.agrees
-    assert {damage.path for damage in before.damaged} == harmed
+    assert {damage.path for damage in before.damaged} == set(harmed)
     done = repair(lake, dsn)
-    assert {damage.path for damage in done.damaged} == harmed
+    assert {damage.path for damage in done.damaged} == set(harmed)
     assert done.lost == []
     after = check(lake)
     assert after.agrees, after
+    for path, way in harmed.items():
+        print(f"{lake.about.format}: {way} {path}: found, named, repaired, verify agrees")
 
 
 @pytest.mark.parametrize(
