@@ -351,12 +351,14 @@ def test_verify_names_the_rows_that_differ(filled: Lake, registry: Any, sql: Any
     assert row.startswith(f"id={id} ")
 
 
-def test_the_commands(filled: Lake, cli: Cli, registry: Any, sql: Any) -> None:
+def test_the_commands(filled: Lake, cli: Cli, registry: Any, sql: Any, tmp_path: Path) -> None:
     publish(filled, registry)
     file = filled.state().of(GOLD_QUEUE_DAY)[0]
     place(filled, file.path).unlink()
-    code, out, err = cli("lake", "verify")
+    metrics = tmp_path / "verify.prom"
+    code, out, err = cli("lake", "verify", "--metrics-file", metrics)
     assert (code, err) == (9, "")
+    assert 'command_succeeded{lake="test",command="verify"} 0' in metrics.read_text()
     assert f"damaged: {file.path} is missing" in out
     code, out, _ = cli("lake", "repair")
     assert code == 0
