@@ -7,9 +7,10 @@ import pytest
 from penstock.cli.lake_screen import show_forgotten, show_matched, show_verification
 from penstock.cli.screen import Screen
 from penstock.lake.damage import Damage
+from penstock.lake.maintenance.comparison import Comparison, Digest
 from penstock.lake.maintenance.forget import Forgotten
 from penstock.lake.maintenance.rewrite import Rewritten
-from penstock.lake.maintenance.verify import Comparison, Digest, Verification
+from penstock.lake.maintenance.verify import Verification
 
 FILE = "gold/queue_day/day=2026-01-31/part-1.parquet"
 DAMAGE = Damage(FILE, "gold/queue_day", "2026-01-31", None, 3, "is missing")
@@ -26,6 +27,7 @@ def differs(table: str, against: str) -> Comparison:
     [
         ([differs("bronze/history", "postgresql"), differs("gold/queue_day", "silver")], CHANGED),
         ([differs("gold/queue_day", "silver")], "`penstock lake rebuild` recomputes silver and"),
+        ([differs("shop.revenue", "gold")], "`penstock lake repair` publishes gold in PostgreSQL"),
     ],
 )
 def test_a_difference_is_named_with_the_way_out(

@@ -143,8 +143,9 @@ def verify(session: Session, /, place: Place, reporting: Reporting) -> int:
     """Check every layer: files, days and queues, rows.
 
     Compares each file with its checksum, bronze with PostgreSQL, silver with
-    bronze, and gold with silver. The exit code is 0 if all of them agree.
-    Otherwise the files, the days and the rows that differ are listed.
+    bronze, gold with silver, and PostgreSQL's gold with gold. The exit code is
+    0 if all of them agree. Otherwise the files, the days and the rows that
+    differ are listed.
     """
     with opened(session, place) as found:
         from penstock.lake.maintenance.verify import verify as check
@@ -227,10 +228,12 @@ def repair(session: Session, /, place: Place, reporting: Reporting) -> int:
     """Move damaged files aside, and restore what can be restored.
 
     Bronze comes from PostgreSQL as far as it still has the rows, and from
-    silver otherwise. Silver and gold are recomputed. Lists the messages that
-    are lost, and ends with 9 if there are any.
+    silver otherwise. Silver and gold are recomputed, and published again if
+    PostgreSQL differs. Lists the messages that are lost, and ends with 9 if
+    there are any.
     """
     with opened(session, place) as found:
+        from penstock.lake.maintenance.published import republish
         from penstock.lake.maintenance.repair import repair as restore
         from penstock.lake.publish import publish
 
@@ -243,7 +246,9 @@ def repair(session: Session, /, place: Place, reporting: Reporting) -> int:
             step.passed = not done.lost
         if done.damaged:
             publish(found.lake, found.registry)
-    session.show(done, lambda screen: show_repaired(screen, done))
+        published = republish(found.lake, found.registry)
+    document = {**asdict(done), "published": published}
+    session.show(document, lambda screen: show_repaired(screen, done, published))
     return _DIFFERENT if done.lost else 0
 
 

@@ -234,19 +234,26 @@ def show_verification(screen: Screen, result: Verification) -> None:
         screen.line(f"damaged: {damage.path} {damage.reason} ({damage.rows:,} rows)")
     if result.damaged:
         screen.line("`penstock lake repair` restores what can be restored")
-    elif any(each.against == "postgresql" for each in wrong):
+        return
+    sides = {each.against for each in wrong}
+    if "postgresql" in sides:
         screen.line(
             "the files of bronze are as they were written, so rows of PostgreSQL have changed since"
         )
-    elif wrong:
+    elif sides - {"gold"}:
         screen.line("`penstock lake rebuild` recomputes silver and gold from bronze")
+    elif sides:
+        screen.line("`penstock lake repair` publishes gold in PostgreSQL again")
 
 
-def show_repaired(screen: Screen, done: Repaired) -> None:
+def show_repaired(screen: Screen, done: Repaired, published: int) -> None:
     for damage in done.damaged:
         screen.line(f"damaged: {damage.path} {damage.reason}")
     if not done.damaged:
         screen.line("no file is damaged")
+    if published:
+        screen.line(f"PostgreSQL's gold differed: {published:,} rows published again")
+    if not done.damaged:
         return
     screen.line(
         f"{done.refetched:,} rows fetched from PostgreSQL, {done.restored:,} restored from silver, "

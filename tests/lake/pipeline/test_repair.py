@@ -342,7 +342,8 @@ def test_verify_names_the_rows_that_differ(filled: Lake, registry: Any, sql: Any
     found = verify(filled, registry, Service("local", dsn), lambda *part: parts.append(part))
     assert parts[0][:2] == ("files", 0)
     assert [part for part, _, _ in parts[1:]] == [
-        table.path for table in TABLES.values() if table != SILVER_QUARANTINE
+        *(table.path for table in TABLES.values() if table != SILVER_QUARANTINE),
+        "published gold",
     ]
     assert found.damaged == []
     (wrong,) = [each for each in found.compared if not each.agrees]
@@ -369,11 +370,26 @@ def test_the_commands(filled: Lake, cli: Cli, registry: Any, sql: Any, tmp_path:
         "insert into penstock.queue_day select (jsonb_populate_record(q,"
         ' \'{"queue": "gone"}\')).* from penstock.queue_day q limit 1 returning 1'
     )
+    code, out, _ = cli("--json", "lake", "verify")
+    wrong = [each for each in json.loads(out)["compared"] if not each["agrees"]]
+    day = {"table": "penstock.gold_queue_day", "against": "gold", "day": file.day}
+    assert code == 9
+    assert [each | day == each for each in wrong] == [True] * 4
+    assert [each["differing"] for each in wrong] == [
+        [f"queue={queue}"] for queue in ("bills", "gone", "mail", "orders")
+    ]
     code, out, _ = cli("--json", "lake", "rebuild", "--table", "gold/queue_day")
     assert (code, json.loads(out)["tables"]) == (0, ["gold/queue_day"])
     assert sql("select sum(finished)::int from penstock.queue_day") == [(51,)]
     code, out, _ = cli("--json", "lake", "rebuild", "--since", file.day, "--until", file.day)
     assert json.loads(out)["days"] == [file.day]
+    assert cli("lake", "verify")[0] == 0
+    sql("delete from penstock.error_day")
+    sql("update penstock.worker_minute set worker = 'nobody' where worker = 'w1'")
+    code, out, _ = cli("lake", "verify")
+    assert code == 9
+    assert out.endswith("`penstock lake repair` publishes gold in PostgreSQL again\n")
+    assert "published again" in cli("lake", "repair")[1]
     assert cli("lake", "verify")[0] == 0
     code, _, err = cli("lake", "rebuild", "--table", "bronze")
     assert code == 2
