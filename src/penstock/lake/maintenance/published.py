@@ -162,7 +162,7 @@ def _compare_days(
         copy.fill(connection, [file for files in days.values() for file in files])
         rows = connection.execute(compare, {"days": list(days)}).fetchall()
     for day, queue, expected, found, differing in rows:
-        sides = Digest(expected[0], int(expected[1])), Digest(found[0], int(found[1]))
+        sides = Digest(*map(int, expected)), Digest(*map(int, found))
         yield Comparison(copy.name, "gold", day, queue, *sides, tuple(differing))
 
 
