@@ -45,7 +45,7 @@ GENERATOR_JARS_STAMP    = $(GENERATOR_JARS)/jars-$(call key,tools/openapi_genera
 PIP       = $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help chromium faults up spark spark-jars test test-s3 test-readers test-typescript test-generated-clients test-dagster check docs pytest pytest-16 pytest-plain test-plain test-versions test-django-6 test-django-suites test-long test-deploy sizes mutants chaos bench bench-lake bench-ui lock clean
+.PHONY: help chromium faults up spark spark-jars test test-s3 test-readers test-typescript test-generated-clients test-dagster check docs pytest pytest-16 pytest-plain test-plain test-versions test-django-6 test-django-suites test-long test-deploy sizes mutants chaos bench bench-lake bench-refresh bench-ui lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -164,6 +164,9 @@ bench: $(APP_STAMP) ## measure: make bench ARGS="..."
 # Spark's JDBC source, with which it compares, needs PostgreSQL's driver. Maven fetches it with the jars of the readers.
 bench-lake: $(SPARK_STAMP) $(READER_JARS_STAMP) ## compare Spark on Penstock with Spark's JDBC source: make bench-lake ARGS="--short"
 	$(BIN)/penstock bench lake --jdbc-jar $(READER_JARS)/postgresql-*.jar $(ARGS)
+
+bench-refresh: $(SPARK_STAMP) ## measure a refresh of lakes of three sizes: make bench-refresh ARGS="--short"
+	$(BIN)/penstock bench refresh $(ARGS)
 
 bench-ui: $(DEV_STAMP) ## measure the pages of the UI on a million messages, for some minutes
 	$(BIN)/python tests/ui/measure.py --json bench-ui.json $(ARGS)

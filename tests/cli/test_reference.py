@@ -83,6 +83,7 @@ Drop End Enqueue Erase Expire Extend Fill Fire Give Grant Hold Identify Import I
 Land Let Limit Listen List Load Log Look Make Match Measure Move Name Order Override Pass Poll Print
 Put Read Rebuild Recompute Record Redrive Refresh Register Release Remove Return Revoke Run Serve
 Carry Encrypt Send Set Settle Show Sign Skip Start Stop Store Take Test Try Use Vacuum Wait Write
+Rewrite
 """,
 )
 

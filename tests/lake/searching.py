@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,6 @@ _TABLES = """
 select oid::regclass::text from pg_class
 where relkind in ('r', 'm') and relpersistence <> 't' and not relisshared
 """
-_FOLDER = """
-select current_setting('data_directory') || '/base/' || oid from pg_database
-where datname = current_database()
-"""
 
 
 def forms(text: str) -> list[str]:
@@ -27,14 +24,7 @@ def forms(text: str) -> list[str]:
 
 def found_in_files(root: Path, text: str) -> list[str]:
     """Every file of a lake whose bytes, or whose decoded rows, have the text."""
-    found = []
-    for file in (each for each in root.rglob("*") if each.is_file()):
-        content = file.read_bytes()
-        if file.suffix == ".parquet":
-            content += str(pq.ParquetFile(file).read().to_pylist()).encode()
-        if any(form.encode() in content for form in forms(text)):
-            found.append(str(file.relative_to(root)))
-    return found
+    return _search(root, text)
 
 
 def found_in_tables(sql: Sql, text: str) -> set[str]:
@@ -46,13 +36,29 @@ def found_in_tables(sql: Sql, text: str) -> set[str]:
     return {name for name in names if sql(query.format(name), patterns) == [(True,)]}
 
 
-def found_in_database_files(sql: Sql, text: str) -> list[str]:
-    """Every file of the database's tables and indexes with bytes of the text."""
+def found_in_server_files(sql: Sql, text: str) -> list[str]:
+    """Every file of the server's data directory, apart from its WAL, with bytes of the text."""
     sql("checkpoint")
-    ((folder,),) = sql(_FOLDER)
-    found = []
-    for file in Path(folder).iterdir():
-        content = file.read_bytes()
-        if any(form.encode() in content for form in forms(text)):
-            found.append(file.name)
+    ((directory,),) = sql("select current_setting('data_directory')")
+    return _search(Path(directory), text, without="pg_wal")
+
+
+def _search(root: Path, text: str, without: str | None = None) -> list[str]:
+    wanted = [form.encode() for form in forms(text)]
+    found, count = [], 0
+    files = (Path(folder, name) for folder, _, names in os.walk(root) for name in names)
+    for file in files:
+        path = file.relative_to(root)
+        if path.parts[0] == without or not file.is_file():
+            continue
+        try:
+            content = file.read_bytes()
+        except FileNotFoundError:  # of another test's database, which was dropped meanwhile
+            continue
+        if file.suffix == ".parquet":
+            content += str(pq.ParquetFile(file).read().to_pylist()).encode()
+        count += len(content)
+        if any(each in content for each in wanted):
+            found.append(str(path))
+    print(f"{text!r}: {len(found)} files have it, of {count:,} bytes in {root.name}")
     return found

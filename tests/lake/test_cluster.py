@@ -94,9 +94,15 @@ def test_the_commands_of_the_guide_run_as_they_are(
     job = re.search(r"```python\n(from penstock.cli.*?)```", text, re.DOTALL)
     assert job is not None
     (tmp_path / "penstock_job.py").write_text(job[1])
+    client = re.search(r"```python\n(from pyspark.sql import SparkSession.*?)```", text, re.DOTALL)
+    assert client is not None
+    assert '"sc://spark.example.com"' in client[1]
+    local = client[1].replace("sc://spark.example.com", "sc://127.0.0.1:15002")
+    (tmp_path / "connect_client.py").write_text(local)
     commands = re.findall(r"```bash\n(.*?)```", text, re.DOTALL)
     assert len(commands) == 3
-    script = "\n".join(["set -e", "trap 'kill $(jobs -p)' EXIT", *commands])
+    program = "python connect_client.py"
+    script = "\n".join(["set -e", "trap 'kill $(jobs -p)' EXIT", *commands, program])
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -114,4 +120,5 @@ def test_the_commands_of_the_guide_run_as_they_are(
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert "1 rows landed" in done.stdout
-    assert re.search(r"messages\s+1\s", done.stdout), done.stdout
+    assert re.search(r"MESSAGES\s+1\s", done.stdout), done.stdout
+    assert re.search(r"\|\s*orders\|\s*1\|", done.stdout), done.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import signal
 import subprocess
 import sys
@@ -12,11 +13,12 @@ from typing import Any
 import pytest
 from tests.lake.lineage_server import LineageServer
 
+from penstock.cli.lake import lake
 from penstock.cli.logs import JsonLines
 from penstock.errors import LakeError
 from penstock.lake import lineage, metrics
 from penstock.lake.run import RunTotals
-from penstock.lake.run_steps import RunSteps, log_step
+from penstock.lake.run_steps import RunSteps, log_command, log_step
 
 
 def some_steps(steps: RunSteps) -> None:
@@ -45,6 +47,38 @@ def test_every_step_is_counted_in_the_metrics() -> None:
     ):
         assert f"{line}\n" in text
     assert 'penstock_lake_step_seconds_total{lake="shop",step="land"} 0' in text
+
+
+@pytest.mark.parametrize(("passed", "value"), [(True, 1), (False, 0)])
+def test_a_command_has_metrics_of_its_last_run(passed: bool, value: int) -> None:
+    with RunSteps().step("verify") as step:
+        step.rows, step.passed = 51, passed
+    text = metrics.of_command("shop", step)
+    assert f'penstock_lake_command_succeeded{{lake="shop",command="verify"}} {value}\n' in text
+    assert 'penstock_lake_command_rows{lake="shop",command="verify"} 51\n' in text
+    # A collector refuses the same series in two files.
+    assert not set(re.findall(r"^\w+", text, re.M)) & set(
+        re.findall(r"^\w+", metrics.text("shop", RunTotals(), None, RunSteps().totals), re.M)
+    )
+
+
+def test_a_command_is_logged_although_it_changed_nothing(caplog: Any) -> None:
+    with caplog.at_level(logging.INFO, "penstock.lake"):
+        for passed in (True, False):
+            with RunSteps([log_command]).step("verify") as step:
+                step.passed = passed
+    agrees, differs = (json.loads(JsonLines().format(record)) for record in caplog.records)
+    assert (agrees["level"], agrees["step"]) == ("info", "verify")
+    assert (differs["level"], differs["message"]) == ("warning", "verify found problems")
+
+
+COMMANDS = ("run", "verify", "rebuild", "repair", "compact", "drop-landed", "forget", "replay")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_that_works_on_the_lake_can_report_itself(name: str) -> None:
+    options = {option for each in lake.commands[name].params for option in each.opts}
+    assert {"--metrics-file", "--log-format"} <= options
 
 
 def test_steps_that_did_something_are_logged_as_json(caplog: Any) -> None:

@@ -77,6 +77,7 @@ def test_a_killed_job_is_completed_with_any_partitions(db: Any, dsn: str, step: 
         Write(dsn, job="job").run(ALL)
     assert sorted(waiting(db)) == [*range(150)]
     assert db.execute("select repeats from penstock.spark_writes").fetchall() == [(1,)]
+    print(f"killed at {step!r}: {len(before)} rows enqueued; repeated with 4 partitions: exact")
 
 
 def test_a_killed_write_without_a_name_leaves_nothing(db: Any, dsn: str) -> None:
@@ -172,6 +173,7 @@ def test_a_job_whose_driver_is_killed_is_exact_or_refused(db: Any, dsn: str) -> 
         assert process.poll() is None
     kill(process)
     assert waiting(db) == []
+    print("driver killed while it staged 200,000 rows: nothing enqueued")
     with db.transaction():
         db.execute("lock table penstock.spark_write in share mode")
         process = start(15_002, 3)
@@ -180,10 +182,13 @@ def test_a_job_whose_driver_is_killed_is_exact_or_refused(db: Any, dsn: str) -> 
     # PostgreSQL may still commit what the killed driver has sent.
     assert end(15_002, 7)[0] == 0
     assert sorted(waiting(db)) == [*range(15_002)]
+    print("driver killed while it published 15,002 rows; repeated with 7 partitions: exact")
     code, errors = end(15_002, 2)
     assert (code, "job 'job' was written before" in errors) == (0, True)
+    print("repeated with 2 partitions: exact, and says that it was written before")
     code, errors = end(15_001, 7)
     assert (code, "with other rows: 15002" in errors) == (1, True)
+    print("repeated with 15,001 rows: refused")
     assert sorted(waiting(db)) == [*range(15_002)]
 
 

@@ -5,20 +5,17 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import click
 
-from penstock.cli import logs
 from penstock.cli.command_classes import Verbs
+from penstock.cli.lake_forget import forget
 from penstock.cli.lake_messages import release, replay
 from penstock.cli.lake_project import drop_table, init
 from penstock.cli.lake_screen import (
     Watch,
     in_parts,
-    show_forgotten,
-    show_matched,
     show_repaired,
     show_rows,
     show_status,
@@ -27,11 +24,13 @@ from penstock.cli.lake_screen import (
 )
 from penstock.cli.lake_setup import (
     LakeLocation,
+    Reporting,
     keep_options,
     keeping,
     location_options,
     opened,
     opened_to_read,
+    report_options,
     reported,
     step_observers,
 )
@@ -81,16 +80,7 @@ def lake() -> None:
     is_flag=True,
     help="Land all rows again, because the database is another one.",
 )
-@click.option(
-    "--metrics-file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the metrics of the run to this file, for Prometheus.",
-)
-@click.option(
-    "--log-format",
-    type=click.Choice(["text", "json"]),
-    help="Log each step to stderr, as text or as JSON, instead of showing progress.",
-)
+@report_options
 @pass_session
 def run(
     session: Session,
@@ -100,8 +90,7 @@ def run(
     every: timedelta,
     refresh_every: timedelta,
     begin_anew: bool,
-    metrics_file: Path | None,
-    log_format: str | None,
+    reporting: Reporting,
     max_rows: int,
     format: str | None,
     catalog: str | None,
@@ -113,12 +102,11 @@ def run(
     It runs until Ctrl-C or SIGTERM, and finishes the current batch first. With
     --once it stops when everything has landed.
     """
-    if log_format is not None:
-        logs.set_up("info", as_json=log_format == "json")
     with opened(session, location, create=True, format=format, catalog=catalog, name=name) as found:
         from penstock.lake.run import Run
-        from penstock.lake.run_steps import RunSteps
+        from penstock.lake.run_steps import RunSteps, log_step
 
+        log = log_step if reporting.is_logged else None
         work = Run(
             found.lake,
             found.registry,
@@ -126,9 +114,9 @@ def run(
             max_rows=max_rows,
             refresh_seconds=refresh_every.total_seconds(),
             keep=keeping(keep),
-            steps=RunSteps(step_observers(found, logged=log_format is not None)),
+            steps=RunSteps(step_observers(found, log)),
         )
-        watching = Watch(session, work, metrics_file, logs=log_format is not None)
+        watching = Watch(session, work, reporting.metrics_file, logs=reporting.is_logged)
         with closing(work), watching as watch:
             work.begin(anew=begin_anew)
             totals = work.once() if once else work.forever(every.total_seconds(), watch.stopped)
@@ -149,20 +137,27 @@ def status(session: Session, /, location: LakeLocation) -> None:
 
 @lake.command()
 @location_options
+@report_options
 @pass_session
-def verify(session: Session, /, location: LakeLocation) -> int:
+def verify(session: Session, /, location: LakeLocation, reporting: Reporting) -> int:
     """Check every layer: files, days and queues, rows.
 
     Compares each file with its checksum, bronze with PostgreSQL, silver with
-    bronze, and gold with silver. The exit code is 0 if all of them agree.
-    Otherwise the files, the days and the rows that differ are listed.
+    bronze, gold with silver, and PostgreSQL's gold with gold. The exit code is
+    0 if all of them agree. Otherwise the files, the days and the rows that
+    differ are listed.
     """
     with opened(session, location) as found:
         from penstock.lake.maintenance.verify import verify as check
 
-        with reported(found, "verify") as step, in_parts(session, "comparing") as begun:
+        with (
+            reported(found, "verify", reporting) as step,
+            in_parts(session, "comparing", hidden=reporting.is_logged) as begun,
+        ):
             step.inputs.update(table.path for table in found.lake.tables())
             result = check(found.lake, found.registry, found.service, begun)
+            step.rows = sum(each.expected.rows for each in result.compared)
+            step.passed = result.agrees
     document = {
         "agrees": result.agrees,
         "damaged": result.damaged,
@@ -183,11 +178,13 @@ def verify(session: Session, /, location: LakeLocation) -> int:
 )
 @click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Start with this day (UTC).")
 @click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="End with this day (UTC).")
+@report_options
 @pass_session
 def rebuild(
     session: Session,
     /,
     location: LakeLocation,
+    reporting: Reporting,
     tables: tuple[str, ...],
     since: datetime | None,
     until: datetime | None,
@@ -203,7 +200,10 @@ def rebuild(
         from penstock.lake.publish import publish
 
         days = days_between(found.lake.state(), since, until)
-        with reported(found, "rebuild") as step, in_parts(session, "rebuilding") as begun:
+        with (
+            reported(found, "rebuild", reporting) as step,
+            in_parts(session, "rebuilding", hidden=reporting.is_logged) as begun,
+        ):
             step.inputs.update(table.path for table in found.lake.tables("bronze"))
             done = recompute(found.lake, chosen_tables(found.lake, tables), days, observer=begun)
             step.rows, step.outputs = done.rows, done.written
@@ -222,24 +222,33 @@ def rebuild(
 
 @lake.command()
 @location_options
+@report_options
 @pass_session
-def repair(session: Session, /, location: LakeLocation) -> int:
+def repair(session: Session, /, location: LakeLocation, reporting: Reporting) -> int:
     """Move damaged files aside, and restore what can be restored.
 
     Bronze comes from PostgreSQL as far as it still has the rows, and from
-    silver otherwise. Silver and gold are recomputed. Lists the messages that
-    are lost, and ends with 9 if there are any.
+    silver otherwise. Silver and gold are recomputed, and published again if
+    PostgreSQL differs. Lists the messages that are lost, and ends with 9 if
+    there are any.
     """
     with opened(session, location) as found:
+        from penstock.lake.maintenance.published import republish
         from penstock.lake.maintenance.repair import repair as restore
         from penstock.lake.publish import publish
 
-        with reported(found, "repair") as step, in_parts(session, "repairing") as begun:
+        with (
+            reported(found, "repair", reporting) as step,
+            in_parts(session, "repairing", hidden=reporting.is_logged) as begun,
+        ):
             done = restore(found.lake, found.dsn, begun)
             done.report(step)
+            step.passed = not done.lost
         if done.damaged:
             publish(found.lake, found.registry)
-    session.show(done, lambda screen: show_repaired(screen, done))
+        published = republish(found.lake, found.registry)
+    document = {**asdict(done), "published": published}
+    session.show(document, lambda screen: show_repaired(screen, done, published))
     return _DIFFERENT if done.lost else 0
 
 
@@ -263,16 +272,23 @@ _DIFFERENT = 9
     show_default=True,
     help="Delete files this long after they were replaced. Until then, readers can go back.",
 )
+@report_options
 @pass_session
 def compact(
-    session: Session, /, location: LakeLocation, min_files: int, clear_after: timedelta, **keep: Any
+    session: Session,
+    /,
+    location: LakeLocation,
+    reporting: Reporting,
+    min_files: int,
+    clear_after: timedelta,
+    **keep: Any,
 ) -> None:
     """Join small files, and remove days that are too old."""
     with opened(session, location) as found:
         from penstock.lake.maintenance import compact as work
 
-        with reported(found, "compact") as step:
-            with in_parts(session, "compacting") as begun:
+        with reported(found, "compact", reporting) as step:
+            with in_parts(session, "compacting", hidden=reporting.is_logged) as begun:
                 joined = work.compact(found.lake, min_files, begun)
             removed = work.retain(found.lake, keeping(keep))
             cleared = work.clear(found.lake, int(clear_after.total_seconds() // 3600))
@@ -288,10 +304,17 @@ def compact(
 @location_options
 @click.option("--keep", type=duration, default="0s", help="Drop only what is older than this.")
 @click.option("--all", "turn", is_flag=True, help="Drop the part that is in use as well.")
+@report_options
 @yes_option
 @pass_session
 def drop_landed(
-    session: Session, /, location: LakeLocation, keep: timedelta, turn: bool, yes: bool
+    session: Session,
+    /,
+    location: LakeLocation,
+    reporting: Reporting,
+    keep: timedelta,
+    turn: bool,
+    yes: bool,
 ) -> None:
     """Drop history from PostgreSQL that the lake verifiably has.
 
@@ -302,59 +325,9 @@ def drop_landed(
     with opened(session, location) as found:
         from penstock.lake.maintenance.drop import drop_landed as drop
 
-        with reported(found, "drop_landed"):
+        with reported(found, "drop_landed", reporting):
             dropped = drop(found.lake, found.registry, found.service, keep, turn=turn)
     session.show(dropped, f"{dropped.slots} parts of history dropped, {dropped.bytes} bytes")
-
-
-@lake.command()
-@location_options
-@click.option(
-    "--where",
-    required=True,
-    metavar="SQL",
-    help="Erase the messages that match this condition over silver_messages.",
-)
-@click.option("--dry-run", is_flag=True, help="Count the messages, and erase nothing.")
-@yes_option
-@pass_session
-def forget(
-    session: Session, /, location: LakeLocation, where: str, dry_run: bool, yes: bool
-) -> None:
-    """Erase messages from the lake and from PostgreSQL's history.
-
-    Bronze, silver and gold lose them, with their failed attempts; older
-    versions of a Delta table and quarantined files are deleted. This cannot
-    be undone: use --dry-run first.
-    """
-    with opened(session, location) as found:
-        from penstock.lake.maintenance.forget import forget as erase
-        from penstock.lake.maintenance.forget import matches
-        from penstock.lake.run import Run
-        from penstock.lake.run_steps import RunSteps
-
-        if not dry_run:
-            # Finished messages that have not landed would enter the lake later.
-            steps = RunSteps(step_observers(found, logged=False))
-            work = Run(found.lake, found.registry, {"dsn": found.dsn}, steps=steps)
-            with closing(work):
-                work.begin()
-                work.once()
-        messages = matches(found.lake, where).persist()
-        count = messages.count()
-        if dry_run:
-            behind = found.registry.lag().rows
-            document = {"matched": count, "dry_run": True, "not_landed": behind}
-            session.show(document, lambda screen: show_matched(screen, count, behind))
-            return
-        session.confirm(f"Erase {count} messages permanently?", yes)
-        with reported(found, "forget") as step, in_parts(session, "erasing") as begun:
-            step.inputs.update(table.path for table in found.lake.tables("bronze", "silver"))
-            done = erase(found.lake, found.registry, messages, where, begun)
-            step.rows = done.lake_rows + done.postgres_rows
-        messages.unpersist()
-    document = {"matched": done.messages, "dry_run": False, **asdict(done)}
-    session.show(document, lambda screen: show_forgotten(screen, done))
 
 
 @lake.command()
@@ -384,5 +357,5 @@ def query(session: Session, /, location: LakeLocation, sql: str, limit: int) -> 
     session.show(document, lambda screen: show_rows(screen, columns, rows, limit))
 
 
-for command in (replay, release, init, drop_table):
+for command in (forget, replay, release, init, drop_table):
     lake.add_command(command)

@@ -8,7 +8,15 @@ import click
 
 from penstock.cli.command_classes import Verb
 from penstock.cli.lake_screen import counting
-from penstock.cli.lake_setup import LakeLocation, location_options, opened, registered, reported
+from penstock.cli.lake_setup import (
+    LakeLocation,
+    Reporting,
+    location_options,
+    opened,
+    registered,
+    report_options,
+    reported,
+)
 from penstock.cli.parameters import time
 from penstock.cli.session import Session, pass_session, yes_option
 from penstock.model.message import FinalState
@@ -35,12 +43,14 @@ from penstock.model.message import FinalState
     help="Copy at most this many each second.",
 )
 @click.option("--dry-run", is_flag=True, help="Count them, and change nothing.")
+@report_options
 @yes_option
 @pass_session
 def replay(
     session: Session,
     /,
     location: LakeLocation,
+    reporting: Reporting,
     job: str,
     into: str | None,
     per_second: float | None,
@@ -63,8 +73,8 @@ def replay(
         if not dry_run:
             session.confirm(f"Enqueue copies of up to {count} messages?", yes)
             with (
-                reported(found, "replay") as step,
-                counting(session, "replaying", count) as progress,
+                reported(found, "replay", reporting) as step,
+                counting(session, "replaying", count, hidden=reporting.is_logged) as progress,
             ):
                 step.inputs.add(
                     "silver/quarantine" if filters["quarantined"] else "silver/messages"

@@ -23,6 +23,7 @@ from penstock.errors import PenstockError
 if TYPE_CHECKING:
     from penstock.lake.maintenance.forget import Forgotten
     from penstock.lake.maintenance.repair import Lost, Repaired
+    from penstock.lake.maintenance.rewrite import Rewritten
     from penstock.lake.maintenance.verify import Verification
     from penstock.lake.run import Run, RunTotals
     from penstock.lake.status import LakeStatus
@@ -134,17 +135,21 @@ def _progress(session: Session, *, hidden: bool = False) -> Progress:
 
 
 @contextmanager
-def counting(session: Session, what: str, total: int) -> Iterator[Callable[[int], None]]:
+def counting(
+    session: Session, what: str, total: int, *, hidden: bool = False
+) -> Iterator[Callable[[int], None]]:
     """A bar with a known end."""
-    with _progress(session) as progress:
+    with _progress(session, hidden=hidden) as progress:
         bar = progress.add_task(what, total=total)
         yield lambda count: progress.advance(bar, count)
 
 
 @contextmanager
-def in_parts(session: Session, verb: str) -> Iterator[Callable[[str, int, int], None]]:
+def in_parts(
+    session: Session, verb: str, *, hidden: bool = False
+) -> Iterator[Callable[[str, int, int], None]]:
     """A bar of the parts of a command, such as its tables."""
-    with _progress(session) as progress:
+    with _progress(session, hidden=hidden) as progress:
         bar = progress.add_task(verb, total=None)
 
         def begin(part: str, done: int, total: int) -> None:
@@ -229,19 +234,26 @@ def show_verification(screen: Screen, result: Verification) -> None:
         screen.line(f"damaged: {damage.path} {damage.reason} ({damage.rows:,} rows)")
     if result.damaged:
         screen.line("`penstock lake repair` restores what can be restored")
-    elif any(each.against == "postgresql" for each in wrong):
+        return
+    sides = {each.against for each in wrong}
+    if "postgresql" in sides:
         screen.line(
             "the files of bronze are as they were written, so rows of PostgreSQL have changed since"
         )
-    elif wrong:
+    elif sides - {"gold"}:
         screen.line("`penstock lake rebuild` recomputes silver and gold from bronze")
+    elif sides:
+        screen.line("`penstock lake repair` publishes gold in PostgreSQL again")
 
 
-def show_repaired(screen: Screen, done: Repaired) -> None:
+def show_repaired(screen: Screen, done: Repaired, published: int) -> None:
     for damage in done.damaged:
         screen.line(f"damaged: {damage.path} {damage.reason}")
     if not done.damaged:
         screen.line("no file is damaged")
+    if published:
+        screen.line(f"PostgreSQL's gold differed: {published:,} rows published again")
+    if not done.damaged:
         return
     screen.line(
         f"{done.refetched:,} rows fetched from PostgreSQL, {done.restored:,} restored from silver, "
@@ -259,10 +271,11 @@ def lost_text(lost: Lost) -> str:
     return f"{lost.rows:,} rows of {lost.table}, {lost.day}, {lost.queue}: messages {which}"
 
 
-def show_matched(screen: Screen, count: int, behind: int) -> None:
+def show_matched(screen: Screen, count: int, behind: int, unfinished: dict[str, int]) -> None:
     screen.line(f"{count} messages match")
     if behind:
         screen.line(f"{_lag(behind)} rows of history have not landed and were not searched")
+    _show_unfinished(screen, unfinished)
 
 
 def show_forgotten(screen: Screen, done: Forgotten) -> None:
@@ -270,8 +283,32 @@ def show_forgotten(screen: Screen, done: Forgotten) -> None:
         f"{done.messages} messages erased: {done.lake_rows} rows of the lake, "
         f"{done.postgres_rows} of PostgreSQL"
     )
-    if done.postgres_rows:
-        screen.line("`VACUUM FULL` in PostgreSQL removes their bytes from its files too")
+    if done.rewritten is not None:
+        _show_rewritten(screen, done.rewritten)
+    elif done.postgres_rows:
+        screen.line("add --rewrite to remove their bytes from PostgreSQL's data files too")
+    _show_unfinished(screen, done.unfinished)
+
+
+def _show_rewritten(screen: Screen, done: Rewritten) -> None:
+    screen.line(f"{done.tables} tables of PostgreSQL rewritten")
+    for table, rows in done.kept.items():
+        screen.line(f"{table} still has {rows:,} deleted rows that an open transaction may read")
+    for table in done.locked:
+        screen.line(f"{table} was not rewritten, because an open transaction uses it")
+    if done.is_complete:
+        screen.line("only PostgreSQL's WAL and backups may still have the bytes")
+    else:
+        screen.line("when these transactions have ended, run this command again")
+
+
+def _show_unfinished(screen: Screen, unfinished: dict[str, int]) -> None:
+    if unfinished:
+        states = ", ".join(f"{count} {state}" for state, count in unfinished.items())
+        screen.line(
+            f"{sum(unfinished.values())} more messages match that are not finished ({states}), and "
+            "stay; cancel or purge them, or wait for them, then run this command again"
+        )
 
 
 def show_rows(

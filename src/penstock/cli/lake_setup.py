@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli import logs
 from penstock.cli.parameters import duration
 from penstock.cli.session import Session
 from penstock.db.locate import locate
@@ -39,6 +40,18 @@ class LakeLocation:
     path: str
     conf: dict[str, str]
     project: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reporting:
+    """Where a command reports its steps, besides the screen."""
+
+    metrics_file: Path | None = None
+    log_format: str | None = None
+
+    @property
+    def is_logged(self) -> bool:
+        return self.log_format is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +90,30 @@ def location_options(command: Command) -> Command:
         help="Use the project in this directory or file. Default: PENSTOCK_LAKE_PROJECT.",
     )
     return path_option(project_option(conf_option(with_location)))
+
+
+def report_options(command: Command) -> Command:
+    """`--metrics-file` and `--log-format`, as one argument."""
+
+    @functools.wraps(command)
+    def with_reporting(
+        *args: Any, metrics_file: Path | None, log_format: str | None, **others: Any
+    ) -> Any:
+        if log_format is not None:
+            logs.set_up("info", as_json=log_format == "json")
+        return command(*args, reporting=Reporting(metrics_file, log_format), **others)
+
+    metrics_option = click.option(
+        "--metrics-file",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Write metrics to this file, for Prometheus.",
+    )
+    log_option = click.option(
+        "--log-format",
+        type=click.Choice(["text", "json"]),
+        help="Log each step to stderr, as text or as JSON, instead of showing progress.",
+    )
+    return metrics_option(log_option(with_reporting))
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -182,20 +219,27 @@ def registered(session: Session) -> Iterator[Registry]:
 
 
 @contextmanager
-def reported(found: Opened, name: str) -> Iterator[RunStep]:
-    """A command as one step, for OpenLineage if it is configured."""
-    from penstock.lake.run_steps import RunSteps
+def reported(found: Opened, name: str, reporting: Reporting) -> Iterator[RunStep]:
+    """A command as one step: for its metrics, its log, and OpenLineage if it is configured."""
+    from penstock.lake import metrics
+    from penstock.lake.run_steps import RunSteps, log_command
 
-    with RunSteps(step_observers(found, logged=False)).step(name) as step:
-        yield step
+    observers = step_observers(found, log_command if reporting.is_logged else None)
+    step = None
+    try:
+        with RunSteps(observers).step(name) as step:
+            yield step
+    finally:
+        if step is not None and reporting.metrics_file is not None:
+            text = metrics.of_command(found.lake.about.name, step)
+            metrics.write(reporting.metrics_file, text)
 
 
-def step_observers(found: Opened, *, logged: bool) -> list[Observer]:
+def step_observers(found: Opened, log: Observer | None) -> list[Observer]:
     """The observers of a run: the log, and OpenLineage if it is configured."""
     from penstock.lake import lineage
-    from penstock.lake.run_steps import log_step
 
-    observers: list[Observer] = [log_step] if logged else []
+    observers: list[Observer] = [log] if log is not None else []
     if lineage.is_configured():
         server = found.registry.connection().info
         database = f"postgres://{server.host}:{server.port}"

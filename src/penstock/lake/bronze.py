@@ -26,7 +26,8 @@ from penstock.lake.storage.ledger import DataFile, Entry, State
 from penstock.spark.log_reader import LogStreamReader
 from penstock.spark.options import SourceOptions
 from penstock.spark.partitions import LogPartition
-from penstock.spark.table_columns import ATTEMPTS, HISTORY
+from penstock.spark.snapshot_reader import SnapshotReader
+from penstock.spark.table_columns import ATTEMPTS, HISTORY, MESSAGES
 
 SOURCES: Final = {BRONZE_HISTORY: HISTORY, BRONZE_ATTEMPTS: ATTEMPTS}
 _FILE_SCHEMA: Final = (
@@ -151,6 +152,27 @@ def still_in_postgres(lake: Lake, state: State, table: LakeTable, dsn: str) -> D
     return from_source(log, table)
 
 
+def unfinished_in_postgres(lake: Lake, dsn: str) -> DataFrame:
+    """The messages that are not finished, in the form that bronze would have if they were now."""
+    schema = columns.source_schema(MESSAGES)
+    reader = SnapshotReader(SourceOptions.read({"dsn": dsn, "table": MESSAGES.name}), schema)
+    parts = list(reader.partitions())
+    live = _spread(lake, len(parts)).mapInArrow(_reading_task(parts, reader), schema)
+    size = sf.octet_length(sf.coalesce("payload_bytes", sf.encode("payload", "utf-8")))
+    finished = live.withColumns(
+        {
+            "queue": sf.coalesce("original_queue", "queue"),
+            "attempts": sf.col("attempt"),
+            "last_claimed_at": sf.col("claimed_at"),
+            "finished_at": sf.current_timestamp(),
+            "payload_bytes_count": size.cast("int"),
+            "headers_bytes_count": sf.octet_length("headers").cast("int"),
+            "xid": sf.lit(None).cast("bigint"),
+        }
+    )
+    return from_source(finished, BRONZE_HISTORY)
+
+
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -180,7 +202,7 @@ def _writing_task(
     return task
 
 
-def _reading_task(parts: list[InputPartition], reader: LogStreamReader) -> Task:
+def _reading_task(parts: list[InputPartition], reader: LogStreamReader | SnapshotReader) -> Task:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in _numbers(batches):
             yield from reader.read(parts[number])

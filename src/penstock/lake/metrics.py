@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -11,7 +12,7 @@ from uuid import uuid4
 from penstock.lake.layout import LAYERS
 from penstock.lake.registry import Lag
 from penstock.lake.run import RunTotals
-from penstock.lake.run_steps import StepTotals
+from penstock.lake.run_steps import RunStep, StepTotals
 
 LAG: Final = "Age of the newest data in a layer, 0 if it holds all that has finished."
 
@@ -46,6 +47,26 @@ def text(
         lines += _family("lag_rows", "gauge", meaning, [({}, lag.rows)], lake)
         layers = [({"layer": layer}, getattr(lag, layer)) for layer in LAYERS]
         lines += _family("lag_seconds", "gauge", LAG, layers, lake)
+    return "\n".join(lines) + "\n"
+
+
+def of_command(lake: str, work: RunStep) -> str:
+    """The metrics of one command. Their names differ from those of a run, which has its own file.
+
+    A collector refuses files that contain the same series.
+    """
+    gauges = {
+        "command_succeeded": (
+            int(work.error is None and work.passed),
+            "1 if the last run of the command succeeded and found no problem.",
+        ),
+        "command_ended_at_seconds": (round(time.time(), 3), "When it ended, in Unix time."),
+        "command_seconds": (round(work.seconds, 3), "Time that it took."),
+        "command_rows": (work.rows, "Rows that it wrote, erased or compared."),
+    }
+    lines: list[str] = []
+    for name, (value, meaning) in gauges.items():
+        lines += _family(name, "gauge", meaning, [({"command": work.name}, value)], lake)
     return "\n".join(lines) + "\n"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date
 from typing import Final
 
@@ -26,16 +26,18 @@ def publish(
     registry: Registry,
     changed: Iterable[Gold] | None = None,
     begin: Callable[[], None] = lambda: None,
+    *,
+    everything: bool = False,
 ) -> int:
     """Updates PostgreSQL with gold. Returns the number of rows that changed there.
 
     `changed` are the rows since the last call, if the caller has them. Otherwise every day that
-    changed since then is replaced, which also removes rows that a day no longer has. `begin` is
-    called if the lake has changed.
+    changed since then, or every day at all, is replaced, which also removes rows that a day no
+    longer has. `begin` is called if the lake has changed.
     """
     state = lake.ledger.settle()
     query = "select published_version from penstock.lakes where name = %s"
-    (published,) = registry.call(query, registry.name)[0]
+    (published,) = (0,) if everything else registry.call(query, registry.name)[0]
     if published < state.version:
         begin()
     sent = publish_own_gold(lake, registry, state, published)
@@ -44,12 +46,14 @@ def publish(
             for table, rows in gold.items():
                 sent += _send(registry, table, rows)
     else:
+        # A table may have lost all rows of a day, and so has no new file.
+        days = {f.day for table in GOLD for f in state.of(table) if f.version > published}
         for table in GOLD:
-            files = [file for file in state.of(table) if file.version > published]
-            require_intact(lake, files)
-            for file in files:
-                rows = read_rows(lake, table, [file])
-                sent += _send(registry, table, rows) + trim(registry, table, file.day, rows)
+            require_intact(lake, [file for file in state.of(table) if file.day in days])
+            for day in sorted(days):
+                files = [file for file in state.of(table) if file.day == day]
+                rows = read_rows(lake, table, files)
+                sent += _send(registry, table, rows) + trim(registry, table, day, rows)
     registry.call("select penstock.lake_published(%s, %s)", registry.name, state.version)
     registry.newest(state, published=True)
     return sent
@@ -57,14 +61,15 @@ def publish(
 
 def _send(registry: Registry, table: LakeTable, rows: pa.Table) -> int:
     """Sent in pieces, each in its own transaction. Rows that are sent again change nothing."""
-    changed = 0
+    query = "select penstock.publish_gold(%s, %s::jsonb)"
+    return sum(registry.call(query, table.name, piece)[0][0] for piece in as_json(rows))
+
+
+def as_json(rows: pa.Table) -> Iterator[str]:
+    """The published columns of gold, in pieces."""
     rows = rows.drop_columns([name for name in rows.column_names if name.endswith("_histogram")])
     for start in range(0, rows.num_rows, ROWS_AT_ONCE):
-        piece = rows.slice(start, ROWS_AT_ONCE).to_pylist()
-        text = json.dumps(piece, default=_iso)
-        query = "select penstock.publish_gold(%s, %s::jsonb)"
-        changed += registry.call(query, table.name, text)[0][0]
-    return changed
+        yield json.dumps(rows.slice(start, ROWS_AT_ONCE).to_pylist(), default=_iso)
 
 
 def trim(registry: Registry, table: LakeTable, day: str, rows: pa.Table) -> int:

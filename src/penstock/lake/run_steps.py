@@ -37,6 +37,8 @@ class RunStep:
     inputs: set[str] = field(default_factory=set)
     outputs: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
+    # False if it has found a difference or lost rows. A step that raised has an error.
+    passed: bool = True
     error: Exception | None = None
 
     def begin(self) -> None:
@@ -97,6 +99,12 @@ class RunSteps:
 
 def log_step(work: RunStep, ended: bool) -> None:
     """An observer that logs the steps that did something, and those that failed."""
+    if work.error or work.outputs or work.rows:
+        log_command(work, ended)
+
+
+def log_command(work: RunStep, ended: bool) -> None:
+    """An observer that logs the end of every step."""
     if not ended:
         return
     fields = {
@@ -110,5 +118,7 @@ def log_step(work: RunStep, ended: bool) -> None:
         known = isinstance(work.error, PenstockError)
         reason = str(work.error) if known else f"{type(work.error).__name__}: {work.error}"
         _log.error("%s failed: %s", work.name, reason.splitlines()[0], extra=fields)
-    elif work.outputs or work.rows:
+    elif not work.passed:
+        _log.warning("%s found problems", work.name, extra=fields)
+    else:
         _log.info("%s: %s rows", work.name, f"{work.rows:,}", extra=fields)

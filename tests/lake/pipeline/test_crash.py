@@ -356,7 +356,8 @@ def test_the_lake_has_everything_once_after_many_crashes(place: Path) -> None:
     rounds = int(os.environ.get("PENSTOCK_CRASH_ROUNDS", "20"))
     messages = int(os.environ.get("PENSTOCK_CRASH_MESSAGES", "1000000"))
     pause = float(os.environ.get("PENSTOCK_CRASH_PAUSE", "0"))
+    batch = int(os.environ.get("PENSTOCK_CRASH_BATCH", "500"))
     kinds = ["driver", "executor", "postgres", "everything"]
     kills = [kinds[number % len(kinds)] for number in range(rounds)]
     conf = ["spark.master=local-cluster[2,1,1024]", "spark.driver.memory=1g"]
-    crash(Stage(place, conf, batch=500, pause=pause), kills, messages=messages)
+    crash(Stage(place, conf, batch, pause), kills, messages=messages)

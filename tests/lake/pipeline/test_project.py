@@ -22,6 +22,7 @@ from tests.lake.searching import found_in_files, found_in_tables
 from penstock.errors import InvalidValueError, LakeMismatchError, QualityError
 from penstock.lake.lake import Lake
 from penstock.lake.layout import SILVER_QUARANTINE, LakeTable
+from penstock.lake.maintenance.published import compare_published, republish
 from penstock.lake.maintenance.rebuild import rebuild
 from penstock.lake.maintenance.repair import repair
 from penstock.lake.maintenance.verify import verify
@@ -141,6 +142,19 @@ def test_a_project_types_quarantines_and_counts_each_message_once(
     assert table(lake, "SELECT id FROM gold_large ORDER BY id") == [(4,), (6,)]
     assert sql("select sum(amount), sum(orders)::int from shop.revenue") == [(total, 4)]
     assert agrees(lake, registry, dsn)
+
+    sql("update shop.large set amount = 1 where id = 4")
+    sql("insert into shop.revenue (day, amount) values ('2020-01-31', 5)")
+    found = compare_published(lake, registry)
+    assert [(each.table, each.differing) for each in found if not each.agrees] == [
+        ("shop.revenue", ("day=2020-01-31 amount=5",)),
+        (
+            "shop.large",
+            (f"day={found[0].day} id=4 amount=1", f"day={found[0].day} id=4 amount=100.25"),
+        ),
+    ]
+    republish(lake, registry)
+    assert all(each.agrees for each in compare_published(lake, registry))
 
     fixed = ("--quarantined", "--where", "rule = 'amount_range' AND reason LIKE '%1000'")
     client.create_queue("review")

@@ -95,26 +95,29 @@ def delete(file: Path, chance: random.Random) -> None:
     file.unlink()
 
 
-def harm(lake: Lake, chance: random.Random, places: list[str]) -> set[str]:
-    """One file of each of these directories, in a random way."""
-    harmed = set()
+def harm(lake: Lake, chance: random.Random, places: list[str]) -> dict[str, str]:
+    """One file of each of these directories, in a random way. Returns the ways by path."""
+    harmed: dict[str, str] = {}
     for each in places:
         files = [f for f in lake.state().files if f.startswith(f"{each}/") and f not in harmed]
         path = chance.choice(sorted(files))
-        chance.choice([truncate, flip, delete])(place(lake, path), chance)
-        harmed.add(path)
+        ruin = chance.choice([truncate, flip, delete])
+        ruin(place(lake, path), chance)
+        harmed[path] = ruin.__name__
     return harmed
 
 
-def found_and_repaired(lake: Lake, harmed: set[str], check: Check, dsn: str) -> None:
+def found_and_repaired(lake: Lake, harmed: dict[str, str], check: Check, dsn: str) -> None:
     before = check(lake)
     assert not before.agrees
-    assert {damage.path for damage in before.damaged} == harmed
+    assert {damage.path for damage in before.damaged} == set(harmed)
     done = repair(lake, dsn)
-    assert {damage.path for damage in done.damaged} == harmed
+    assert {damage.path for damage in done.damaged} == set(harmed)
     assert done.lost == []
     after = check(lake)
     assert after.agrees, after
+    for path, way in harmed.items():
+        print(f"{lake.about.format}: {way} {path}: found, named, repaired, verify agrees")
 
 
 @pytest.mark.parametrize(
@@ -339,7 +342,8 @@ def test_verify_names_the_rows_that_differ(filled: Lake, registry: Any, sql: Any
     found = verify(filled, registry, Service("local", dsn), lambda *part: parts.append(part))
     assert parts[0][:2] == ("files", 0)
     assert [part for part, _, _ in parts[1:]] == [
-        table.path for table in TABLES.values() if table != SILVER_QUARANTINE
+        *(table.path for table in TABLES.values() if table != SILVER_QUARANTINE),
+        "published gold",
     ]
     assert found.damaged == []
     (wrong,) = [each for each in found.compared if not each.agrees]
@@ -348,12 +352,14 @@ def test_verify_names_the_rows_that_differ(filled: Lake, registry: Any, sql: Any
     assert row.startswith(f"id={id} ")
 
 
-def test_the_commands(filled: Lake, cli: Cli, registry: Any, sql: Any) -> None:
+def test_the_commands(filled: Lake, cli: Cli, registry: Any, sql: Any, tmp_path: Path) -> None:
     publish(filled, registry)
     file = filled.state().of(GOLD_QUEUE_DAY)[0]
     place(filled, file.path).unlink()
-    code, out, err = cli("lake", "verify")
+    metrics = tmp_path / "verify.prom"
+    code, out, err = cli("lake", "verify", "--metrics-file", metrics)
     assert (code, err) == (9, "")
+    assert 'command_succeeded{lake="test",command="verify"} 0' in metrics.read_text()
     assert f"damaged: {file.path} is missing" in out
     code, out, _ = cli("lake", "repair")
     assert code == 0
@@ -364,11 +370,26 @@ def test_the_commands(filled: Lake, cli: Cli, registry: Any, sql: Any) -> None:
         "insert into penstock.queue_day select (jsonb_populate_record(q,"
         ' \'{"queue": "gone"}\')).* from penstock.queue_day q limit 1 returning 1'
     )
+    code, out, _ = cli("--json", "lake", "verify")
+    wrong = [each for each in json.loads(out)["compared"] if not each["agrees"]]
+    day = {"table": "penstock.gold_queue_day", "against": "gold", "day": file.day}
+    assert code == 9
+    assert [each | day == each for each in wrong] == [True] * 4
+    assert [each["differing"] for each in wrong] == [
+        [f"queue={queue}"] for queue in ("bills", "gone", "mail", "orders")
+    ]
     code, out, _ = cli("--json", "lake", "rebuild", "--table", "gold/queue_day")
     assert (code, json.loads(out)["tables"]) == (0, ["gold/queue_day"])
     assert sql("select sum(finished)::int from penstock.queue_day") == [(51,)]
     code, out, _ = cli("--json", "lake", "rebuild", "--since", file.day, "--until", file.day)
     assert json.loads(out)["days"] == [file.day]
+    assert cli("lake", "verify")[0] == 0
+    sql("delete from penstock.error_day")
+    sql("update penstock.worker_minute set worker = 'nobody' where worker = 'w1'")
+    code, out, _ = cli("lake", "verify")
+    assert code == 9
+    assert out.endswith("`penstock lake repair` publishes gold in PostgreSQL again\n")
+    assert "published again" in cli("lake", "repair")[1]
     assert cli("lake", "verify")[0] == 0
     code, _, err = cli("lake", "rebuild", "--table", "bronze")
     assert code == 2

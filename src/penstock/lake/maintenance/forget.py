@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC
 from typing import Final
 
@@ -18,6 +18,7 @@ from pyspark.sql import functions as sf
 
 from penstock.errors import LakeConflictError
 from penstock.lake import gold, silver
+from penstock.lake.bronze import unfinished_in_postgres
 from penstock.lake.damage import require_intact
 from penstock.lake.declarations import require_transforms
 from penstock.lake.declared_tables import recompute_own_gold
@@ -33,6 +34,7 @@ from penstock.lake.layout import (
 )
 from penstock.lake.maintenance.compact import clear
 from penstock.lake.maintenance.rebuild import recompute_stale
+from penstock.lake.maintenance.rewrite import Rewritten, rewrite
 from penstock.lake.parts import Observer, Parts, unobserved
 from penstock.lake.project.publication import analyze_own_gold
 from penstock.lake.publish import publish, trim
@@ -55,6 +57,9 @@ class Forgotten:
     lake_rows: int
     postgres_rows: int
     days: tuple[str, ...]
+    # Messages that match and are not finished, by state. They stay.
+    unfinished: dict[str, int] = field(default_factory=dict)
+    rewritten: Rewritten | None = None
 
 
 def matches(lake: Lake, where: str) -> DataFrame:
@@ -66,12 +71,20 @@ def matches(lake: Lake, where: str) -> DataFrame:
     return matching(every, where).select(*silver.MESSAGE_KEY).distinct()
 
 
+def unfinished_matches(lake: Lake, dsn: str, where: str) -> dict[str, int]:
+    """The messages that would meet the condition if they finished now, by state."""
+    rows = matching(silver.messages(unfinished_in_postgres(lake, dsn)), where)
+    return {row["state"]: row["count"] for row in rows.groupBy("state").count().collect()}
+
+
 def forget(
     lake: Lake,
     registry: Registry,
     found: DataFrame,
     where: str,
     observer: Observer = unobserved,
+    *,
+    is_rewriting: bool = False,
 ) -> Forgotten:
     """Erases the messages that `matches` has found for this condition."""
     require_transforms(lake)
@@ -103,7 +116,11 @@ def forget(
     if keys:
         registry.call("select penstock.analyze_history()")
         analyze_own_gold(lake, registry)
-    return Forgotten(len(keys), rows, erased, tuple(sorted(days)))
+    published = [own.publish for own in lake.declared().gold if own.publish is not None]
+    rewritten = rewrite(registry.service, published, parts) if is_rewriting else None
+    parts.begin("unfinished messages")
+    unfinished = unfinished_matches(lake, registry.service.address(), where)
+    return Forgotten(len(keys), rows, erased, tuple(sorted(days)), unfinished, rewritten)
 
 
 def _until_rewritten(

@@ -1,8 +1,9 @@
 """Checks every layer of the lake.
 
 Each file is compared with its checksum in the ledger. Bronze is compared with PostgreSQL, silver
-with bronze, and gold with silver, by day and queue. Rows are compared if these differ. Data that
-one side has removed is left out: dropped history, and days before a layer's floor.
+with bronze, gold with silver, and published gold with gold, by day and queue. Rows are compared if
+these differ. Data that one side has removed is left out: dropped history, and days before a layer's
+floor.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from penstock.lake.layout import (
     SILVER_QUARANTINE,
     LakeTable,
 )
+from penstock.lake.maintenance.comparison import NAMED_ROWS, NONE, Comparison, Digest, Key
+from penstock.lake.maintenance.published import compare_published
 from penstock.lake.maintenance.rebuild import whole_silver
 from penstock.lake.models.typing_step import type_messages
 from penstock.lake.parts import Observer, Parts, unobserved
@@ -47,37 +50,8 @@ from penstock.sql.loader import load_query
 
 # A page of the log at a time, so that no snapshot stays open for long.
 ROWS_AT_ONCE: Final = 50_000
-# The largest number of differing rows that are named.
-NAMED_ROWS: Final = 20
-Key = tuple[str, str]
 # Columns that the row itself does not determine, or that a restored database may change.
 _APART: Final = frozenset({SERVICE, "queue", "xid"})
-
-
-@dataclass(frozen=True, slots=True)
-class Digest:
-    rows: int
-    checksum: int
-
-
-NONE: Final = Digest(0, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """One day of one queue. `differing` names rows that differ, by their keys, up to NAMED_ROWS."""
-
-    table: str
-    against: str
-    day: str
-    queue: str
-    expected: Digest
-    found: Digest
-    differing: tuple[str, ...] = ()
-
-    @property
-    def agrees(self) -> bool:
-        return self.expected == self.found
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +70,7 @@ def verify(
     """Every file, and every day and queue of every table."""
     require_transforms(lake)
     state = lake.ledger.settle()
-    parts = Parts(observer, 1 + len(lake.tables()))
+    parts = Parts(observer, 2 + len(lake.tables()))
     parts.begin("files")
     damaged = find_damage(lake)
     check = _Check(lake, state, frozenset(damage.path for damage in damaged), parts)
@@ -108,6 +82,8 @@ def verify(
         *check.typed(),
         *check.own_gold(),
     ]
+    parts.begin("published gold")
+    compared += compare_published(lake, registry, check.damaged)
     found = Verification([*damaged, *find_differences(lake, state)], compared)
     if found.agrees:
         registry.call("select penstock.lake_verified(%s)", registry.name)

@@ -20,9 +20,10 @@ from penstock.errors import ConfigurationError, InvalidValueError, translated
 from penstock.lake import columns
 from penstock.lake.damage import require_intact
 from penstock.lake.lake import Lake
+from penstock.lake.layout import LakeTable
 from penstock.lake.project.own_gold import OwnGold
 from penstock.lake.registry import Registry
-from penstock.lake.storage.ledger import State
+from penstock.lake.storage.ledger import DataFile, State
 
 _NAME: Final = re.compile(r"([a-z_][a-z0-9_]{0,62})\.([a-z_][a-z0-9_]{0,62})")
 _OURS: Final = frozenset({"penstock", "mdb_queue", "pgmq", "information_schema"})
@@ -101,17 +102,26 @@ def _publish(
         connection.execute(
             sql.SQL("delete from {} where not (day = any (%s::date[]))").format(table), [kept]
         )
-        if not chosen:
-            return 0
-        fields = columns.names(own.table)
-        copied = sql.SQL("copy {} ({}) from stdin").format(
-            table, sql.SQL(", ").join(map(sql.Identifier, fields))
-        )
-        rows = 0
-        with connection.cursor() as cursor, cursor.copy(copied) as copy:
-            for row in lake.frame(own.table, chosen).toLocalIterator(prefetchPartitions=True):
-                copy.write_row([_value(value) for value in row])
-                rows += 1
+        return copy_rows(lake, own.table, chosen, connection, table) if chosen else 0
+
+
+def copy_rows(
+    lake: Lake,
+    table: LakeTable,
+    files: list[DataFile],
+    connection: psycopg.Connection[Any],
+    into: sql.Identifier,
+) -> int:
+    """Copies rows of the lake into a table of PostgreSQL. Returns their number."""
+    fields = sql.SQL(", ").join(map(sql.Identifier, columns.names(table)))
+    rows = 0
+    with (
+        connection.cursor() as cursor,
+        cursor.copy(sql.SQL("copy {} ({}) from stdin").format(into, fields)) as copy,
+    ):
+        for row in lake.frame(table, files).toLocalIterator(prefetchPartitions=True):
+            copy.write_row([_value(value) for value in row])
+            rows += 1
     return rows
 
 

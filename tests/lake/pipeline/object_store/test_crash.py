@@ -20,7 +20,9 @@ def test_a_lake_on_s3_has_everything_once_after_five_crashes(
 ) -> None:
     rounds = int(os.environ.get("PENSTOCK_CRASH_ROUNDS", "5"))
     messages = int(os.environ.get("PENSTOCK_CRASH_MESSAGES", "20000"))
+    pause = float(os.environ.get("PENSTOCK_CRASH_PAUSE", "0.2"))
+    batch = int(os.environ.get("PENSTOCK_CRASH_BATCH", "100"))
     settings = {"spark.master": "local[1]", "spark.driver.memory": "1g", **bucket.settings()}
     conf = [f"{name}={value}" for name, value in settings.items()]
-    stage = Stage(place, conf, batch=100, pause=0.2, root=root, options=bucket.delta_options())
+    stage = Stage(place, conf, batch, pause, root=root, options=bucket.delta_options())
     crash(stage, [KINDS[number % len(KINDS)] for number in range(rounds)], messages=messages)
