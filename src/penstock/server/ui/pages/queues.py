@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, Final
@@ -36,7 +36,8 @@ async def queues(visit: Visit) -> View:
     sort = visit.asked_one("sort", SORTS)
     only = visit.asked_one("only", ("all", "trouble", "paused", "dead"))
     lines = queue_rows(snapshot, diagnose(snapshot))
-    found = [line for line in lines if _fits(line, wanted, only)]
+    dead = {stats.queue for stats in snapshot.exact if stats.dead}
+    found = [line for line in lines if _fits(line, wanted, only, dead)]
     places = {line.name: _place(line, sort, snapshot.at) for line in found}
     found.sort(key=lambda line: places[line.name])
     after = _asked_place(visit, places, sort)
@@ -56,14 +57,15 @@ async def queues(visit: Visit) -> View:
     return View("queues.html", "Queues", data, live=True)
 
 
-def _fits(line: QueueRow, wanted: str | None, only: str) -> bool:
+def _fits(line: QueueRow, wanted: str | None, only: str, dead: Set[str]) -> bool:
+    """`dead`: the queues with dead letters. An estimate does not decide which queues are listed."""
     if wanted is not None and wanted.lower() not in line.name:
         return False
     return {
         "all": True,
         "trouble": line.trouble in ("critical", "warning"),
         "paused": line.paused,
-        "dead": line.dead > 0,
+        "dead": line.name in dead,
     }[only]
 
 
