@@ -16,14 +16,15 @@ import pytest
 from playwright.sync_api import Page, expect
 from psycopg.types.json import Jsonb
 from tests.ui import stages
-from tests.ui.conftest import MakeSite, Site, Visit
+from tests.ui.conftest import MakeSite, Site, Visit, twin
 from tests.ui.test_actions import told
 
 from penstock.model.monitoring import FindingNote
 from penstock.model.queue import Queue, QueueSettings, QueueStats
 from penstock.server.auth.api_keys import new_key
 from penstock.server.monitoring.snapshots import Snapshot
-from penstock.server.ui.diagnosis import diagnose
+from penstock.server.ui.diagnosis import QUEUE_KINDS, Finding, diagnose, grouped
+from penstock.server.ui.pages import queues
 
 HOUR = timedelta(hours=1)
 
@@ -189,6 +190,30 @@ def test_mute_a_group_of_findings_and_show_them_again(make_site: MakeSite, visit
         page.locator("details.muted").get_by_role("link", name="Show as new").click()
         page.get_by_role("dialog").get_by_role("button", name="Show as new").click()
         expect(page.locator(".finding").first).to_contain_text("4 queues have no worker")
+
+
+def test_a_group_of_findings_links_to_a_page_that_lists_its_queues(
+    make_site: MakeSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["a", "b", "c"]
+    with make_site() as site:
+        for name in (*names, "calm"):
+            site.client.create_queue(name)
+        for name in names:
+            site.client.enqueue(name, 1)
+            site.client.reject(site.client.claim(name, 1)[0], "no")
+            site.client.pause(name)
+        for kind in QUEUE_KINDS:
+            found = [
+                Finding(kind=kind, subject=name, severity="note", title=name, text="", href="/",
+                        queue=name)
+                for name in names
+            ]  # fmt: skip
+            monkeypatch.setattr(queues, "diagnose", lambda _, found=found: found)
+            [group] = grouped(found)
+            path, mark, query = group.href.partition("?")
+            listed = twin(site, f"{path}.json{mark}{query}")["queues"]
+            assert names == sorted(each["name"] if mark else each[0] for each in listed), kind
 
 
 def test_a_note_does_not_count_for_a_finding_that_got_worse_or_after_its_end() -> None:
