@@ -20,6 +20,44 @@ begin
   notify penstock_keys;
 end $$;
 
+-- Changes the grants of a key, or when it expires, all or none. The key is found by its id, or by its name if no key has
+-- this id. Locks: the row of the key. Scans the keys, which are few.
+create or replace function penstock.set_key(key text, settings jsonb)
+returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+  k     penstock.api_key;
+  name  text;
+  value jsonb;
+begin
+  select * into k from penstock.api_key t where set_key.key in (t.name, t.id) and t.revoked_at is null
+  order by t.id = set_key.key desc limit 1 for no key update;
+  if not found then
+    perform penstock._fail_unknown_key(set_key.key);
+  end if;
+  for name, value in select * from jsonb_each(coalesce(set_key.settings, '{}')) loop
+    case
+      when name = 'grants' and jsonb_typeof(value) = 'array' and jsonb_array_length(value) between 1 and 100 then
+        k.grants := array(select jsonb_array_elements_text(value));
+      when name = 'grants' then
+        perform penstock._fail_value('grants', value #>> '{}', 'a list of 1 to 100 scopes');
+      when name = 'expires_at' then
+        k.expires_at := (value #>> '{}')::timestamptz;
+      else
+        perform penstock._fail_value('settings', name, 'grants, expires_at');
+    end case;
+  end loop;
+  update penstock.api_key t set grants = k.grants, expires_at = k.expires_at where t.id = k.id;
+  notify penstock_keys;
+end $$;
+
+-- Raises PS021. Locks: none. Indexes: none.
+create or replace function penstock._fail_unknown_key(key text) returns void language plpgsql as $$
+begin
+  perform penstock._fail('PS021', format('there is no valid API key %L', left(_fail_unknown_key.key, 200)),
+    jsonb_build_object('key', left(_fail_unknown_key.key, 200)), 'The view penstock.api_keys lists all keys.');
+end $$;
+
 -- Revokes a valid key, by its name or id. Locks: the row of the key. Scans the keys, which are few.
 create or replace function penstock.revoke_key(key text, revoked_by text default null)
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -28,8 +66,7 @@ begin
   update penstock.api_key k set revoked_at = clock_timestamp(), revoked_by = revoke_key.revoked_by
   where revoke_key.key in (k.name, k.id) and k.revoked_at is null;
   if not found then
-    perform penstock._fail('PS021', format('there is no valid API key %L', left(revoke_key.key, 200)),
-      jsonb_build_object('key', left(revoke_key.key, 200)), 'The view penstock.api_keys lists all keys.');
+    perform penstock._fail_unknown_key(revoke_key.key);
   end if;
   notify penstock_keys;
 end $$;
