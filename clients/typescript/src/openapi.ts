@@ -1851,7 +1851,7 @@ export interface components {
         };
         /**
          * BulkActDocument
-         * @description An act and its progress.
+         * @description An act and its progress. `expected`: how many messages matched at the request, if known.
          */
         BulkActDocument: {
             id: string;
@@ -1862,6 +1862,7 @@ export interface components {
             looked: number;
             matched: number;
             changed: number;
+            expected: number | null;
             error_message: string | null;
             topics: string[] | null;
             state: string;
