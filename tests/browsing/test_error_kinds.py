@@ -1,4 +1,4 @@
-"""Errors of one cause are one kind, whatever their ids. An exception names its traceback."""
+"""Errors of one cause are one kind, with any ids. An exception names its traceback."""
 
 from __future__ import annotations
 

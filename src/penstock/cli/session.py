@@ -63,7 +63,7 @@ class Session:
     def confirm(self, question: str, yes: bool, *, name: str | None = None) -> None:
         """Destructive verbs ask. A script, which cannot answer, passes --yes.
 
-        With `name`, the answer is this name, so that nobody confirms for another queue by habit.
+        With `name`, the answer is this name. A habit of answering "yes" then removes nothing.
         """
         if yes:
             return

@@ -15,7 +15,7 @@ from penstock.client.async_leases import AsyncLeases
 from penstock.client.async_messages import AsyncMessageVerbs
 from penstock.client.async_queues import AsyncQueueVerbs
 from penstock.client.async_schedules import AsyncScheduleVerbs
-from penstock.client.sending import sending
+from penstock.client.telemetry import receiving, sending, settling, settling_many
 from penstock.commands import write
 from penstock.commands.arguments import UNSET
 from penstock.commands.command import Command
@@ -268,9 +268,12 @@ class AsyncClient(AsyncMessageVerbs, AsyncQueueVerbs, AsyncScheduleVerbs):
         Raises:
             QueueNotFoundError: The queue does not exist.
         """
-        return await self._leases.claim(
-            queue, count, lease_seconds, worker or self.worker, connection
-        )
+        with receiving(queue) as received:
+            leases = await self._leases.claim(
+                queue, count, lease_seconds, worker or self.worker, connection
+            )
+            received.note(leases)
+        return leases
 
     async def ack(self, lease: LeaseLike, *, connection: Any = UNSET) -> None:
         """Settle a message as done.
@@ -282,7 +285,8 @@ class AsyncClient(AsyncMessageVerbs, AsyncQueueVerbs, AsyncScheduleVerbs):
         Raises:
             LeaseLostError: The lease expired, or the message was settled. Nothing was changed.
         """
-        await self._leases.ack(lease, connection)
+        with settling("ack", lease):
+            await self._leases.ack(lease, connection)
 
     async def ack_many(self, leases: Sequence[LeaseLike], *, connection: Any = UNSET) -> set[int]:
         """Settle many messages as done.
@@ -294,7 +298,10 @@ class AsyncClient(AsyncMessageVerbs, AsyncQueueVerbs, AsyncScheduleVerbs):
         Returns:
             The ids that were settled. The ids of lost leases are missing.
         """
-        return await self._leases.ack_many(leases, connection)
+        with settling_many("ack", leases) as settled:
+            ids = await self._leases.ack_many(leases, connection)
+            settled.count = len(ids)
+        return ids
 
     async def nack(
         self,
@@ -320,7 +327,8 @@ class AsyncClient(AsyncMessageVerbs, AsyncQueueVerbs, AsyncScheduleVerbs):
         Raises:
             LeaseLostError: The lease expired, or the message was settled. Nothing was changed.
         """
-        return await self.run(write.nack(lease, error, delay), connection)
+        with settling("nack", lease):
+            return await self.run(write.nack(lease, error, delay), connection)
 
     async def nack_many(
         self,
@@ -341,7 +349,10 @@ class AsyncClient(AsyncMessageVerbs, AsyncQueueVerbs, AsyncScheduleVerbs):
         Returns:
             The new state by id. The ids of lost leases are missing.
         """
-        return await self.run(write.nack_many(leases, error, delay), connection)
+        with settling_many("nack", leases) as settled:
+            states = await self.run(write.nack_many(leases, error, delay), connection)
+            settled.count = len(states)
+        return states
 
     async def reject(
         self, lease: LeaseLike, reason: Note = None, *, connection: Any = UNSET
@@ -359,7 +370,8 @@ class AsyncClient(AsyncMessageVerbs, AsyncQueueVerbs, AsyncScheduleVerbs):
         Raises:
             LeaseLostError: The lease expired, or the message was settled. Nothing was changed.
         """
-        return await self.run(write.reject(lease, reason), connection)
+        with settling("reject", lease):
+            return await self.run(write.reject(lease, reason), connection)
 
     async def reject_many(
         self,
@@ -378,7 +390,10 @@ class AsyncClient(AsyncMessageVerbs, AsyncQueueVerbs, AsyncScheduleVerbs):
         Returns:
             The new state by id. The ids of lost leases are missing.
         """
-        return await self.run(write.reject_many(leases, reason), connection)
+        with settling_many("reject", leases) as settled:
+            states = await self.run(write.reject_many(leases, reason), connection)
+            settled.count = len(states)
+        return states
 
     async def snooze(
         self, lease: LeaseLike, delay: Duration = 0, *, connection: Any = UNSET
@@ -396,7 +411,8 @@ class AsyncClient(AsyncMessageVerbs, AsyncQueueVerbs, AsyncScheduleVerbs):
         Raises:
             LeaseLostError: The lease expired, or the message was settled. Nothing was changed.
         """
-        return await self.run(write.snooze(lease, delay), connection)
+        with settling("snooze", lease):
+            return await self.run(write.snooze(lease, delay), connection)
 
     async def snooze_many(
         self,
@@ -415,7 +431,10 @@ class AsyncClient(AsyncMessageVerbs, AsyncQueueVerbs, AsyncScheduleVerbs):
         Returns:
             The new state by id. The ids of lost leases are missing.
         """
-        return await self.run(write.snooze_many(leases, delay), connection)
+        with settling_many("snooze", leases) as settled:
+            states = await self.run(write.snooze_many(leases, delay), connection)
+            settled.count = len(states)
+        return states
 
     async def extend(
         self,

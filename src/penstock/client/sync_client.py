@@ -11,12 +11,12 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from penstock.client.sending import sending
 from penstock.client.sync_chunks import Chunks, chunks
 from penstock.client.sync_leases import Leases
 from penstock.client.sync_messages import MessageVerbs
 from penstock.client.sync_queues import QueueVerbs
 from penstock.client.sync_schedules import ScheduleVerbs
+from penstock.client.telemetry import receiving, sending, settling, settling_many
 from penstock.commands import write
 from penstock.commands.arguments import UNSET
 from penstock.commands.command import Command
@@ -269,7 +269,12 @@ class Client(MessageVerbs, QueueVerbs, ScheduleVerbs):
         Raises:
             QueueNotFoundError: The queue does not exist.
         """
-        return self._leases.claim(queue, count, lease_seconds, worker or self.worker, connection)
+        with receiving(queue) as received:
+            leases = self._leases.claim(
+                queue, count, lease_seconds, worker or self.worker, connection
+            )
+            received.note(leases)
+        return leases
 
     def ack(self, lease: LeaseLike, *, connection: Any = UNSET) -> None:
         """Settle a message as done.
@@ -281,7 +286,8 @@ class Client(MessageVerbs, QueueVerbs, ScheduleVerbs):
         Raises:
             LeaseLostError: The lease expired, or the message was settled. Nothing was changed.
         """
-        self._leases.ack(lease, connection)
+        with settling("ack", lease):
+            self._leases.ack(lease, connection)
 
     def ack_many(self, leases: Sequence[LeaseLike], *, connection: Any = UNSET) -> set[int]:
         """Settle many messages as done.
@@ -293,7 +299,10 @@ class Client(MessageVerbs, QueueVerbs, ScheduleVerbs):
         Returns:
             The ids that were settled. The ids of lost leases are missing.
         """
-        return self._leases.ack_many(leases, connection)
+        with settling_many("ack", leases) as settled:
+            ids = self._leases.ack_many(leases, connection)
+            settled.count = len(ids)
+        return ids
 
     def nack(
         self,
@@ -319,7 +328,8 @@ class Client(MessageVerbs, QueueVerbs, ScheduleVerbs):
         Raises:
             LeaseLostError: The lease expired, or the message was settled. Nothing was changed.
         """
-        return self.run(write.nack(lease, error, delay), connection)
+        with settling("nack", lease):
+            return self.run(write.nack(lease, error, delay), connection)
 
     def nack_many(
         self,
@@ -340,7 +350,10 @@ class Client(MessageVerbs, QueueVerbs, ScheduleVerbs):
         Returns:
             The new state by id. The ids of lost leases are missing.
         """
-        return self.run(write.nack_many(leases, error, delay), connection)
+        with settling_many("nack", leases) as settled:
+            states = self.run(write.nack_many(leases, error, delay), connection)
+            settled.count = len(states)
+        return states
 
     def reject(
         self, lease: LeaseLike, reason: Note = None, *, connection: Any = UNSET
@@ -358,7 +371,8 @@ class Client(MessageVerbs, QueueVerbs, ScheduleVerbs):
         Raises:
             LeaseLostError: The lease expired, or the message was settled. Nothing was changed.
         """
-        return self.run(write.reject(lease, reason), connection)
+        with settling("reject", lease):
+            return self.run(write.reject(lease, reason), connection)
 
     def reject_many(
         self,
@@ -377,7 +391,10 @@ class Client(MessageVerbs, QueueVerbs, ScheduleVerbs):
         Returns:
             The new state by id. The ids of lost leases are missing.
         """
-        return self.run(write.reject_many(leases, reason), connection)
+        with settling_many("reject", leases) as settled:
+            states = self.run(write.reject_many(leases, reason), connection)
+            settled.count = len(states)
+        return states
 
     def snooze(
         self, lease: LeaseLike, delay: Duration = 0, *, connection: Any = UNSET
@@ -395,7 +412,8 @@ class Client(MessageVerbs, QueueVerbs, ScheduleVerbs):
         Raises:
             LeaseLostError: The lease expired, or the message was settled. Nothing was changed.
         """
-        return self.run(write.snooze(lease, delay), connection)
+        with settling("snooze", lease):
+            return self.run(write.snooze(lease, delay), connection)
 
     def snooze_many(
         self,
@@ -414,7 +432,10 @@ class Client(MessageVerbs, QueueVerbs, ScheduleVerbs):
         Returns:
             The new state by id. The ids of lost leases are missing.
         """
-        return self.run(write.snooze_many(leases, delay), connection)
+        with settling_many("snooze", leases) as settled:
+            states = self.run(write.snooze_many(leases, delay), connection)
+            settled.count = len(states)
+        return states
 
     def extend(
         self,

@@ -18,7 +18,7 @@ TRACEBACK_LINE: Final = (
     r"(?: *\|(?:  [^\n]*| ?)\n)* *\| ([^ \n][^\n]*)"
     r"|Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n|\n)*([^ \t\n][^\n]*))"
 )
-# Words of the letters a to f that are no ids. A random id that equals one is not masked.
+# Words with the letters a to f only. A random id that equals one of them is not masked.
 WORDS: Final = (
     "aaaa|abba|abed|accede|acceded|aced|added|babe|bade|bead|beaded|bedded|beef|beefed"
     "|cabbed|cafe|cede|ceded|dabbed|dace|dada|dead|deaf|decade|decaf|deed|deeded|deface|defaced"
