@@ -13,8 +13,8 @@ TYPE: Final = r"^([A-Za-z_][A-Za-z0-9_.]*:)?"
 # The line with the exception, below the last list of frames of a Python traceback: the first group
 # if the exception is a group of exceptions, else the second. Text may precede the traceback.
 TRACEBACK_LINE: Final = (
-    r"(?s)^(?:.*\n)?[ \t]*(?:"
-    r"\+ Exception Group Traceback \(most recent call last\):\n"
+    r"(?s)^(?:.*\n)?(?:"
+    r" *\+ Exception Group Traceback \(most recent call last\):\n"
     r"(?: *\|(?:  [^\n]*| ?)\n)* *\| ([^ \n][^\n]*)"
     r"|Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n|\n)*([^ \t\n][^\n]*))"
 )
