@@ -24,6 +24,15 @@ def test_the_readme_is_shorter_than_a_page() -> None:
     assert max(map(len, lines)) <= 120
 
 
+def test_three_pictures_show_the_admin_ui() -> None:
+    files = {path.name: path.read_bytes() for path in (ROOT / "docs" / "images").glob("*.png")}
+    page = (ROOT / "docs" / "reference" / "ui.md").read_text("utf-8")
+    shown = re.findall(r"!\[.+\]\(\.\./images/(.+)\)", page)
+    assert sorted(shown) == sorted(files) == ["message.png", "overview.png", "queue.png"]
+    assert re.findall(r"!\[.+\]\(docs/images/(.+)\)", README) == ["overview.png"]
+    assert all(content.startswith(b"\x89PNG") for content in files.values())
+
+
 def test_the_examples_of_the_sql_reference_run(connect):
     examples = re.findall(r"```sql\n(.*?)```", SQL, re.DOTALL)
     assert len(examples) > 1

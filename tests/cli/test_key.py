@@ -39,3 +39,20 @@ def test_acts_are_recorded(cli: Callable[..., Any], connect: Callable[..., Any])
     cli("key", "revoke", "web", "--yes")
     rows = connect().execute("select act, target from penstock.activity order by id").fetchall()
     assert rows == [("create key", "web"), ("revoke key", "web")]
+
+
+def test_a_key_is_changed(ask: Callable[..., Any], cli: Callable[..., Any], connect: Any) -> None:
+    made = ask("key", "create", "web", "--scope", "read", "--expires-in", "1h")
+    changed = ask("key", "set", "web", "--scope", "read", "--scope", "enqueue:orders-*")
+    assert (changed["id"], changed["scopes"]) == (made["id"], ["read", "enqueue:orders-*"])
+    assert changed["expires_at"] == made["expires_at"]
+    assert ask("key", "set", made["id"], "--never-expires")["expires_at"] is None
+    later = ask("key", "set", "web", "--expires-in", "30d")
+    assert later["expires_at"] > made["expires_at"]
+    assert later["scopes"] == changed["scopes"]
+    assert cli("key", "set", "web").code == 2
+    assert cli("key", "set", "web", "--scope", "write").code == 2
+    assert cli("key", "set", "web", "--never-expires", "--expires-in", "1d").code == 2
+    assert cli("key", "set", "nobody", "--scope", "read").code == 3
+    query = "select act, details -> 'scopes' from penstock.activity order by id desc limit 1"
+    assert connect().execute(query).fetchall() == [("set key", ["read", "enqueue:orders-*"])]

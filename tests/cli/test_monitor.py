@@ -11,9 +11,11 @@ from typing import Any
 
 import psycopg
 import pytest
+from rich.console import Console
 from tests.cli.conftest import COMMAND
 
 from penstock import Client
+from penstock.cli.monitor import _picture
 
 
 def test_top_shows_the_longest_queues_first(
@@ -46,6 +48,19 @@ def test_top_shows_finished_and_failed_attempts_by_the_minute(
     (queue,) = ask("top")["queues"]
     assert queue["finished_per_minute"] > queue["failed_per_minute"] > 0
     assert cli("top").out.splitlines()[0].split("  ")[-1].strip() == "FAILED / MIN"
+
+
+def test_the_totals_of_top_mark_an_estimate() -> None:
+    console = Console(width=120)
+
+    def head(*, estimated: bool) -> str:
+        rows = [["mails", 9, 0, 2, 1, None, 0.0, 0.0, estimated], ["a", 1, 0, 0, 0, 1, 0, 0, False]]
+        with console.capture() as shown:
+            console.print(_picture(3, rows, 40))
+        return shown.get().splitlines()[0].strip()
+
+    assert head(estimated=False) == "2 queues, 10 ready, 2 leased, 1 dead, 3 workers"
+    assert head(estimated=True) == "2 queues, ~10 ready, ~2 leased, ~1 dead, 3 workers"
 
 
 @contextmanager

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
+
+from penstock import Client
+from penstock.model.queue import QueueStats
 
 Run = Callable[..., Any]
 
@@ -105,16 +109,34 @@ def test_nobody_to_ask_means_no(cli: Run, ask: Run, verb: list[str], flags: list
     assert stats(ask) == (2, 1, 1, 1)
 
 
-@pytest.mark.parametrize(("reply", "code", "left"), [(b"n\n", 1, 2), (b"\n", 1, 2), (b"y\n", 0, 0)])
-def test_a_person_is_asked(
+@pytest.mark.parametrize(
+    ("reply", "code", "left"),
+    [(b"y\n", 1, 2), (b"\n", 1, 2), (b"email\n", 1, 2), (b"emails\n", 0, 0)],
+)
+def test_a_person_types_the_name_of_the_queue(
     cli: Run, ask: Run, monkeypatch: pytest.MonkeyPatch, reply: bytes, code: int, left: int
 ) -> None:
     filled(ask)
     monkeypatch.setattr("penstock.cli.session.is_answered_by_a_person", lambda: True)
     answer = cli("queue", "purge", "emails", stdin=reply)
     assert answer.code == code
-    assert "Delete 3 messages of queue emails?" in answer.err
+    assert "Delete 3 messages of queue emails? Type the name of the queue" in answer.err
     assert stats(ask)[0] == left
+    assert cli("queue", "drop", "emails", "--force", stdin=reply).code == code
+    assert names(ask) == (["emails"] if left else [])
+
+
+def test_a_question_marks_an_estimate(cli: Run, ask: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(ask)
+    exact = Client.stats
+
+    def estimated(client: Client, name: str) -> QueueStats:
+        return replace(exact(client, name), estimated=True)
+
+    monkeypatch.setattr(Client, "stats", estimated)
+    monkeypatch.setattr("penstock.cli.session.is_answered_by_a_person", lambda: True)
+    asked = cli("queue", "purge", "emails", stdin=b"\n").err
+    assert "Delete about 3 messages of queue emails?" in asked
 
 
 def test_a_list_for_a_person(cli: Run, ask: Run) -> None:
@@ -171,7 +193,7 @@ def test_ctrl_c_at_the_question_is_quiet(
 
     filled(ask)
     monkeypatch.setattr("penstock.cli.session.is_answered_by_a_person", lambda: True)
-    monkeypatch.setattr("click.confirm", interrupt)
+    monkeypatch.setattr("click.prompt", interrupt)
     answer = cli("queue", "purge", "emails")
     assert (answer.code, answer.out, answer.err.strip()) == (130, "", "")
     assert stats(ask)[0] == 2

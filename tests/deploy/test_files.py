@@ -98,6 +98,7 @@ def test_the_manifests_are_rendered_from_the_chart() -> None:
     [
         "server.replicas=none",
         "servers.replicas=2",
+        "ingress.path=ops",
         "workers[0].name=Not_A_Name",
         "workers[0].queues[0]='; drop table orders",
     ],
@@ -108,6 +109,24 @@ def test_the_chart_refuses_wrong_values(wrong: str) -> None:
     command = [helm, "template", "x", chart, "--kube-version", "1.30", "--values", example]
     done = subprocess.run([*command, "--set", wrong], capture_output=True, text=True, check=False)
     assert done.returncode != 0, done.stdout
+
+
+def test_the_chart_publishes_the_server_under_a_path() -> None:
+    helm = program("helm", "make test-deploy")
+    chart = DEPLOY / "helm" / "penstock"
+    options = "ingress.enabled=true,ingress.host=example.com,ingress.path=/ops/penstock"
+    text = run(helm, "template", "x", chart, "--kube-version", "1.30", "--set", options)
+    found = {each["kind"]: each for each in yaml.safe_load_all(text) if each}
+    [path] = found["Ingress"]["spec"]["rules"][0]["http"]["paths"]
+    assert (path["path"], path["pathType"]) == ("/ops/penstock", "Prefix")
+    server = next(
+        each
+        for each in yaml.safe_load_all(text)
+        if each and each["kind"] == "Deployment" and each["metadata"]["name"].endswith("-server")
+    )
+    [container] = server["spec"]["template"]["spec"]["containers"]
+    variables = {each["name"]: each.get("value") for each in container["env"]}
+    assert variables["PENSTOCK_HTTP_PUBLIC_URL"] == "https://example.com/ops/penstock"
 
 
 def test_pods_get_time_to_stop_and_few_rights() -> None:

@@ -168,6 +168,28 @@ def request(db: psycopg.Connection[Any], act: str, state: str, **more: Any) -> A
     return row[0]
 
 
+def test_an_act_knows_how_many_match_up_to_a_bound(
+    db: psycopg.Connection[Any], client: Client
+) -> None:
+    client.enqueue_many("a", range(10_001))
+    client.enqueue_many("b", range(3))
+    client.enqueue("b", 3, key="k")
+
+    def expected(act: str, **more: Any) -> int | None:
+        query = "select expected from penstock.bulk_acts where id = %s"
+        count: int | None = value(db, query, request(db, act, "ready", **more))
+        return count
+
+    assert expected("cancel", queues=["b"]) == 4
+    assert expected("cancel", queues=["b"], key="k") == 1
+    assert expected("set_priority", queues=["b"], priority=0) == 0
+    # There are too many to find each of them. Statistics know no filters.
+    assert expected("cancel", queues=["a"]) == 10_001
+    assert expected("cancel") == 10_005
+    assert expected("cancel", max_count=20) == 20
+    assert expected("cancel", queues=["a"], error="no") is None
+
+
 def test_an_act_takes_all_that_match_in_steps_and_nothing_that_comes_later(
     db: psycopg.Connection[Any], client: Client
 ) -> None:

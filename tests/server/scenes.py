@@ -435,6 +435,9 @@ ROUTES: dict[str, Build] = {
         "/api/keys", {"name": f"{s.queue}-new", "scopes": [f"read:{s.queue}"]}
     ),
     "GET /api/keys/{key}": lambda s: Example(f"/api/keys/{s.key}"),
+    "PATCH /api/keys/{key}": lambda s: Example(
+        f"/api/keys/{s.key}", {"scopes": [f"read:{s.queue}"]}
+    ),
     "DELETE /api/keys/{key}": lambda s: Example(f"/api/keys/{s.key}"),
     "GET /services/{service}": lambda s: Example("/services/local"),
     "GET /services/{service}.json": lambda s: Example("/services/local.json"),
@@ -493,6 +496,7 @@ ACTS: dict[str, Build] = {
     "/subscriptions/{subscription}/resume": _form("/subscriptions/{subscription}/resume"),
     "/subscriptions/{subscription}/drop": _form("/subscriptions/{subscription}/drop"),
     "/keys/create": _form("/keys/create", name="{queue}-new", scopes="read:{queue}"),
+    "/keys/{key}/edit": _form("/keys/{key}/edit", scopes="read:{queue}"),
     "/keys/{key}/revoke": _form("/keys/{key}/revoke"),
     "/findings/acknowledge": _form(
         "/findings/acknowledge", kind="full", severity="note", subject="{queue}", reason="known"

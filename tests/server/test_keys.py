@@ -172,3 +172,94 @@ def test_the_form_shows_a_key_once_and_the_page_never(open_client: Open, make_ke
     gone = browser.post("/keys/shop/revoke", data={"csrf": token})
     assert gone.status_code == 303
     assert open_client(key).get("/api/stats").status_code == 401
+
+
+def test_scopes_and_end_of_a_key_are_changed(http: httpx.Client, open_client: Open) -> None:
+    body = {"name": "shop", "scopes": ["read:orders-*"], "expires_in_seconds": 3600}
+    made = http.post("/api/keys", json=body).json()
+    shop = open_client(made["key"])
+    enqueue = {"topic": "orders-1", "json": 1}
+    assert shop.post("/api/messages", json=enqueue).status_code == 403
+    changed = http.patch("/api/keys/shop", json={"scopes": ["enqueue:orders-*"]}).json()
+    assert (changed["id"], changed["scopes"]) == (made["id"], ["enqueue:orders-*"])
+    assert changed["expires_at"] == made["expires_at"]
+    assert shop.post("/api/messages", json=enqueue).status_code == 201
+    assert shop.get("/api/stats?topic=orders-1").status_code == 403
+    endless = http.patch(f"/api/keys/{made['id']}", json={"expires_in_seconds": None}).json()
+    assert (endless["expires_at"], endless["scopes"]) == (None, ["enqueue:orders-*"])
+    later = http.patch("/api/keys/shop", json={"expires_in_seconds": 7200}).json()["expires_at"]
+    assert later > made["expires_at"]
+    for bad, status in (
+        ({"scopes": []}, 422),
+        ({"scopes": ["rule"]}, 422),
+        ({"scopes": None}, 400),
+        ({"expires_in_seconds": 0}, 422),
+        ({"name": "other"}, 400),
+    ):
+        assert http.patch("/api/keys/shop", json=bad).status_code == status, bad
+    assert http.patch("/api/keys/nobody", json={"scopes": ["read"]}).status_code == 404
+    acts = http.get("/api/admin/activity").json()["items"]
+    assert [(act["act"], act["target"]) for act in acts][:3] == [("set key", "shop")] * 3
+    assert acts[0]["details"]["expires_at"][:19] == later[:19]
+
+
+def test_a_key_changes_only_keys_within_its_own_scopes_to_scopes_within_them(
+    http: httpx.Client, open_client: Open, make_key: MakeKey
+) -> None:
+    some = open_client(make_key("team", "admin:orders-*"))
+    make_key("other", "read:emails")
+    make_key("own", "read:orders-1")
+    for key, scopes, status in (
+        ("own", ["operate:orders-1"], 200),
+        ("own", ["read"], 403),
+        ("own", ["operate:orders-1", "read:emails"], 403),
+        ("other", ["read:orders-1"], 403),
+        ("admin", ["read:orders-1"], 403),
+        ("team", ["admin"], 403),
+    ):
+        answer = some.patch(f"/api/keys/{key}", json={"scopes": scopes})
+        assert answer.status_code == status, (key, scopes, answer.text)
+    assert some.patch("/api/keys/other", json={"expires_in_seconds": 1}).status_code == 403
+    assert http.get("/api/keys/own").json()["scopes"] == ["operate:orders-1"]
+    assert http.get("/api/keys/admin").json()["scopes"] == ["admin"]
+
+
+def test_a_key_that_gains_a_scope_ends_no_later_than_the_key_that_gave_it(
+    open_client: Open, make_key: MakeKey
+) -> None:
+    soon = datetime.now(UTC) + timedelta(hours=1)
+    brief = open_client(make_key("brief", "admin", expires_at=soon))
+    make_key("shop", "operate")
+    narrowed = brief.patch("/api/keys/shop", json={"scopes": ["read"]}).json()
+    assert narrowed["expires_at"] is None
+    for body in (
+        {"scopes": ["read", "enqueue"]},
+        {"expires_in_seconds": None},
+        {"expires_in_seconds": 86_400},
+    ):
+        changed = brief.patch("/api/keys/shop", json=body).json()
+        assert abs(datetime.fromisoformat(changed["expires_at"]) - soon) < timedelta(seconds=1)
+    own = brief.patch("/api/keys/brief", json={"expires_in_seconds": None}).json()
+    assert abs(datetime.fromisoformat(own["expires_at"]) - soon) < timedelta(seconds=1)
+
+
+def test_the_form_changes_a_key(open_client: Open, make_key: MakeKey, http: httpx.Client) -> None:
+    browser = open_client()
+    browser.post("/login", data={"key": make_key("ada", "admin:orders-*")})
+    make_key("shop", "read:orders-1")
+    form = browser.get("/keys/shop/edit").text
+    assert 'value="read:orders-1"' in form
+    token = re.findall(r'name="csrf" value="(\w+)"', form)[0]
+    fields = {"csrf": token, "scopes": "read:orders-1, enqueue:orders-1", "expires": "30"}
+    assert browser.post("/keys/shop/edit", data=fields).status_code == 303
+    found = http.get("/api/keys/shop").json()
+    assert found["scopes"] == ["read:orders-1", "enqueue:orders-1"]
+    left = datetime.fromisoformat(found["expires_at"]) - datetime.now(UTC)
+    assert timedelta(days=29) < left < timedelta(days=31)
+    kept = {**fields, "scopes": "read:orders-1", "expires": "kept"}
+    assert browser.post("/keys/shop/edit", data=kept).status_code == 303
+    assert http.get("/api/keys/shop").json()["expires_at"] == found["expires_at"]
+    refused = browser.post("/keys/shop/edit", data={**fields, "scopes": "read"})
+    assert refused.status_code == 403
+    browser.post("/login", data={"key": make_key("eve", "admin")})
+    assert "Changed API key shop: read:orders-1, expires 20" in browser.get("/activity").text

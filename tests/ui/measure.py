@@ -117,9 +117,13 @@ def measure(dsn: str, times: int, warm_ups: int = 1) -> dict[str, Any]:
     pages = [page.format(**_ids(dsn)) for page in PAGES]
     found: dict[str, dict[str, list[Round]]] = {page: {"first": [], "next": []} for page in pages}
     try:
-        with httpx.Client(base_url=url_of(listening), timeout=120) as http:
+        with (
+            httpx.Client(base_url=url_of(listening), timeout=120) as http,
+            psycopg.connect(dsn, autocommit=True) as db,
+        ):
             http.post("/login", data={"key": _key(dsn)})
             for round in range(-warm_ups, times):
+                scale.beat(db)
                 for page, kind in itertools.product(pages, ("first", "next")):
                     if kind == "first":
                         context.snapshots.forget()

@@ -2,9 +2,10 @@
 
     python tests/ui/scale.py postgresql://... [share]
 
-200 queues, a million messages, a million rows of history, a day of gold; `share` is a fraction of
-it. Messages go in through the front door. History and gold are written as the engine and the lake
-would have written them, since a million acks take too long.
+200 queues, a million messages, a million rows of history, a day of gold, 100 workers, 200
+schedules, 100,000 acts of operators and more; `share` is a fraction of what depends on traffic.
+Messages go in through the front door. History and gold are written as the engine and the lake would
+have written them, since a million acks take too long.
 """
 
 from __future__ import annotations
@@ -88,6 +89,64 @@ from generate_series(0, %(queues)s - 1) q,
 """
 
 
+# Two workers for each queue, with some messages that they run.
+WORKERS = """
+select penstock.beat('worker-' || w, 'running', now() - interval '1 h' * w, jsonb_build_object(
+    'takes_commands', true, 'quiet', false, 'hostname', 'host-' || w / 4, 'pid', 4000 + w,
+    'version', '0.1.0', 'queues', (
+        select jsonb_object_agg('queue-' || lpad(((w * 4 + n) %% %(queues)s)::text, 3, '0'),
+            jsonb_build_object('concurrency', 10, 'running', 2, 'done', 5000 + n, 'failed', n,
+                'done_per_minute', 60, 'failed_per_minute', n, 'p50_seconds', 0.05,
+                'p95_seconds', 0.4,
+                'runs', jsonb_build_array(
+                    jsonb_build_object('id', '1' || n, 'attempt', 1, 'seconds', 12),
+                    jsonb_build_object('id', '2' || n, 'attempt', 2, 'seconds', 3))))
+        from generate_series(0, 3) n)))
+from generate_series(0, %(queues)s / 2 - 1) w
+"""
+
+SCHEDULES = """
+select penstock.create_schedule('report-' || q, 'queue-' || lpad(q::text, 3, '0'),
+    (q %% 60) || ' 6 * * *', jsonb_build_object('report', q))
+from generate_series(0, %(queues)s - 1) q
+"""
+
+ACTIVITY = """
+insert into penstock.activity_log (at, actor, act, target, details, request_id, address)
+select now() - interval '1 min' * n, 'operator-' || n %% 9,
+    (array['purge', 'pause', 'resume', 'redrive', 'set queue'])[1 + n %% 5],
+    'queue-' || lpad((n %% %(queues)s)::text, 3, '0'), jsonb_build_object('count', n %% 700),
+    md5(n::text), '10.0.' || n %% 9 || '.' || n %% 250
+from generate_series(1, greatest(10, 100000 * %(share)s)::integer) n
+"""
+
+# Paused, or the server would send the messages.
+SUBSCRIPTIONS = """
+select penstock.create_subscription('hook-' || q, 'queue-' || lpad(q::text, 3, '0'),
+    'https://shop.example.com/hooks/' || q, '{"enabled": false}')
+from generate_series(0, %(queues)s - 1, 2) q
+"""
+
+BATCHES = """
+select count(*) from (
+    select penstock.add_to_batch(penstock.create_batch('import ' || n), 'mixed',
+        array_fill('{"row": 1}'::jsonb, array[5]), delays => array_fill(interval '1 d', array[5]))
+    from generate_series(1, 200) n) t
+"""
+
+KEYS = """
+select penstock.create_key(substr(md5(n::text), 1, 12), 'program-' || n, 'sha256$' || md5(n::text),
+    array['enqueue:queue-' || n || '*', 'read'], 'operator-1', now() + interval '90 d')
+from generate_series(1, 100) n
+"""
+
+BULK_ACTS = """
+select penstock.request_bulk_act('cancel', 'ready', array['queue-001'], 'order-' || n,
+    in_background => false, created_by => 'operator-1')
+from generate_series(1, 100) n
+"""
+
+
 def build(dsn: str, share: float = 1.0, say: Any = lambda text: None) -> None:
     """Fills a database that has the schema and nothing else."""
     started = time.monotonic()
@@ -108,7 +167,16 @@ def build(dsn: str, share: float = 1.0, say: Any = lambda text: None) -> None:
         for text in (GOLD_DAY, GOLD_ERRORS, GOLD_WORKERS):
             db.execute(text, {"queues": QUEUES, "share": share})
         db.execute(CHARTS, {"share": share})
-        for table in ("chart_point", "queue_minute", "queue_quarter", "queue_day", "history_log"):
+        for text in (WORKERS, SCHEDULES, ACTIVITY, SUBSCRIPTIONS, BATCHES, KEYS, BULK_ACTS):
+            db.execute(text, {"queues": QUEUES, "share": share})
+        for table in (
+            "chart_point",
+            "queue_minute",
+            "queue_quarter",
+            "queue_day",
+            "history_log",
+            "activity_log",
+        ):
             db.execute(f"vacuum analyze penstock.{table}")
         say(f"all after {time.monotonic() - started:.0f} s")
 
@@ -143,6 +211,11 @@ def _others(db: psycopg.Connection[Any], share: float) -> None:
         db.execute("select count(*) from penstock.reject_many(%s, %s, %s)", [ids, tokens, errors])
     _enqueue(db, "mixed", 3 * piece)
     db.execute("select count(*) from penstock.claim('mixed', %s, 3600, 'worker-7')", [2 * piece])
+
+
+def beat(db: psycopg.Connection[Any]) -> None:
+    """The workers are alive: a heartbeat counts for half a minute."""
+    db.execute("update penstock.heartbeat set seen_at = clock_timestamp()")
 
 
 if __name__ == "__main__":

@@ -121,8 +121,8 @@ def test_errors_of_one_cause_are_one_kind_and_redriven_together(
         sick.client.reject(lease, error)
     page = visit(sick, f"/dead-letters?queue={queue}", "operator")
     masks = (
-        "S3Error: object <id> of <value> at <address> is missing",
-        "shop.CardError: card <id> of <address> can't be charged <n> EUR",
+        "S3Error: object <n> of <value> at <address> is missing",
+        "shop.CardError: card <n> of <address> can't be charged <n> EUR",
     )
     expect(page.locator("tbody tr")).to_have_count(2)
     for mask in masks:

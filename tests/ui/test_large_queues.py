@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -12,6 +13,8 @@ from tests.ui.conftest import MakeSite, Site, Visit, twin
 from tests.ui.test_actions import confirm
 
 from penstock.commands import read
+from penstock.commands.command import Command
+from penstock.model.queue import QueueStats
 from penstock.server.ui.pages import find
 
 
@@ -54,6 +57,39 @@ def test_estimates_are_marked_in_lists_and_exact_on_the_page_of_a_queue(
     page.goto("/queues/bulk/")
     tile = page.locator(".tile", has_text="Ready").locator(".value")
     expect(tile.filter(has_text=re.compile(r"^36,000$"))).to_have_count(1)
+
+
+def test_only_an_exact_count_decides_which_queues_have_dead_letters(large: Site) -> None:
+    """A queue with one dead letter among 36,000 messages, of which the sample sees none."""
+    for lease in large.client.claim("bulk", 1):
+        large.client.reject(lease, "no")
+    large.fresh()
+    listed = twin(large, "/queues.json?only=dead")["queues"]
+    assert [each["name"] for each in listed if each["name"] != "untouched"] == ["bulk"]
+
+
+@pytest.mark.parametrize("act", ["pause", "resume", "purge", "purge-dead", "drop"])
+def test_a_confirmation_marks_an_estimate(
+    large: Site, visit: Visit, monkeypatch: pytest.MonkeyPatch, act: str
+) -> None:
+    exact = read.stats
+
+    def estimated(queue: str) -> Command[QueueStats]:
+        command = exact(queue)
+        return replace(command, decode=lambda rows: replace(command.decode(rows), estimated=True))
+
+    page = visit(large, f"/queues/invoices/{act}", "admin")
+    expect(page.locator(".counted b")).to_have_text(re.compile("^[0-9,]+$"))
+    monkeypatch.setattr(read, "stats", estimated)
+    page.reload()
+    expect(page.locator(".counted b")).to_have_text(re.compile("^about [0-9,]+$"))
+
+
+def test_dead_rows_are_marked_as_estimates(large: Site, visit: Visit) -> None:
+    page = visit(large, "/system")
+    cells = page.locator("td[data-label='Dead rows']")
+    assert {text[0] for text in cells.all_inner_texts()} == {"~"}
+    expect(page.locator(".tile", has_text="Ring, dead rows").locator("abbr")).to_have_text("~")
 
 
 def test_a_message_that_is_ready_again_has_its_page(large: Site, visit: Visit) -> None:

@@ -302,6 +302,24 @@ def test_a_number_is_found_as_an_id_and_as_a_text(sick: Site, visit: Visit) -> N
     expect(page.get_by_role("link", name=str(other), exact=True).first).to_be_visible()
 
 
+def test_the_name_of_a_queue_is_found_as_a_queue_and_as_a_text(sick: Site, visit: Visit) -> None:
+    id = sick.client.enqueue("invoices", {"came": "from emails"}, delay=3600)
+    page = visit(sick)
+    page.get_by_role("searchbox").fill("emails")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("emails")
+    follow(page, page.get_by_role("link", name="Search for emails in keys"))
+    expect(page.get_by_role("link", name=str(id), exact=True).first).to_be_visible()
+    page.goto("/queues/emails/")
+    expect(page.get_by_role("link", name="Search for emails in keys")).to_have_count(0)
+
+
+@pytest.mark.parametrize("path", ["/", "/queues/emails/"])
+def test_a_rate_says_over_which_time_it_is_an_average(sick: Site, visit: Visit, path: str) -> None:
+    tile = visit(sick, path).locator(".tile", has_text="Done / min")
+    expect(tile.locator(".hint")).to_have_text(re.compile(r"^average of 5 min, [\d.,]+ failed$"))
+
+
 @pytest.mark.parametrize("state", ["ready", "scheduled", "grouped", "leased", "dead", "done"])
 def test_the_search_finds_a_text_in_every_state(sick: Site, state: str) -> None:
     client, word = sick.client, f"needle{state}"
@@ -396,9 +414,9 @@ def test_the_system_page_shows_the_session_that_pins_the_horizon_and_ends_it(
         expect(row).to_contain_text("idle in transaction")
         expect(row.get_by_role("link", name="End session")).to_have_count(0)  # for admins
         page = visit(sick, "/system")
-        page.get_by_role("row", name=re.compile("nightly report")).get_by_role(
-            "link", name="End session"
-        ).click()
+        row = page.get_by_role("row", name=re.compile("nightly report"))
+        row.get_by_text("More", exact=True).click()
+        row.get_by_role("link", name="End session").click()
         dialog = page.get_by_role("dialog")
         expect(dialog).to_contain_text("a slow report")
         dialog.get_by_role("button", name="End the session").click()

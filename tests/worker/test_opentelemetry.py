@@ -29,7 +29,7 @@ def test_the_names_are_in_the_published_registry() -> None:
     assert len(messaging) == 11
     assert messaging <= registry
     types = {each.value for each in messaging_attributes.MessagingOperationTypeValues}
-    assert {names.SEND, names.PROCESS} <= types
+    assert {names.SEND, names.RECEIVE, names.PROCESS, names.SETTLE} <= types
     # Names that the registry has marked as outdated.
     assert not messaging & {"messaging.operation", "messaging.process.messages"}
 

@@ -923,7 +923,11 @@ export interface paths {
         delete: operations["delete_key"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Change the scopes of a key or when it expires, within the caller's scopes
+         * @description Every server applies it within five seconds. A key that gets a new scope ends no later than the key of the caller.
+         */
+        patch: operations["change_key"];
         trace?: never;
     };
     "/managed-services/{service}/queues": {
@@ -1847,7 +1851,7 @@ export interface components {
         };
         /**
          * BulkActDocument
-         * @description An act and its progress.
+         * @description An act and its progress. `expected`: how many messages matched at the request, if known.
          */
         BulkActDocument: {
             id: string;
@@ -1858,6 +1862,7 @@ export interface components {
             looked: number;
             matched: number;
             changed: number;
+            expected: number | null;
             error_message: string | null;
             topics: string[] | null;
             state: string;
@@ -2140,6 +2145,14 @@ export interface components {
             /** @description 1 to 64 letters, digits and . _ @ - */
             name: string;
             scopes: string[];
+            expires_in_seconds?: number | null;
+        };
+        /**
+         * ChangeKey
+         * @description The settings to change. `expires_in_seconds` counts from now; null: it does not expire.
+         */
+        ChangeKey: {
+            scopes?: string[];
             expires_in_seconds?: number | null;
         };
         /**
@@ -9445,6 +9458,135 @@ export interface operations {
                 headers: {
                     /** @description seconds */
                     "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_key: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                key: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ChangeKey"];
+            };
+        };
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Key"];
+                };
+            };
+            /** @description Malformed */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description No credentials, or unknown ones */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key lacks the scope, for this queue or for all queues */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not there */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body arrived too slowly */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not JSON, or an unknown encoding */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Out of range, or not storable */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The topic is full, or too many credentials failed; see Retry-After */
+            429: {
+                headers: {
+                    /** @description seconds */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The database is unavailable, or the server is busy; see Retry-After */
+            503: {
+                headers: {
+                    /** @description seconds */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The disk of the database is full */
+            507: {
+                headers: {
                     [name: string]: unknown;
                 };
                 content: {

@@ -101,7 +101,9 @@ def _carry_out(session: Session, client: Client, id: str) -> None:
         step = client.run(step_bulk_act(id))
         if session.screen.interactive and not session.json:
             [act] = client.run(bulk_acts(id))
-            click.echo(f"\rlooked at {act.looked}, changed {act.changed}", nl=False, err=True)
+            share = "" if act.fraction is None else f"{100 * act.fraction:.0f} %, "
+            text = f"\r{share}looked at {act.looked}, changed {act.changed}"
+            click.echo(text, nl=False, err=True)
         if step.is_last:
             return
         time.sleep(step.pause_seconds)

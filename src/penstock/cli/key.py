@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 
@@ -12,14 +13,14 @@ from penstock.cli.parameters import duration
 from penstock.cli.screen import Screen
 from penstock.cli.session import Session, pass_session, yes_option
 from penstock.commands import read
-from penstock.commands.write.keys import record_activity, revoke_key
+from penstock.commands.write.keys import record_activity, revoke_key, set_key
 from penstock.model.access import ApiKey
-from penstock.server.auth.api_keys import NewKey, new_key
+from penstock.server.auth.api_keys import NewKey, checked_grants, new_key
 
 
 @click.group(cls=Verbs)
 def key() -> None:
-    """Create, list and revoke API keys of the HTTP server."""
+    """Create, list, change and revoke API keys of the HTTP server."""
 
 
 @key.command()
@@ -39,12 +40,16 @@ def create(session: Session, name: str, scopes: tuple[str, ...], expires_in: str
 
     Repeat --scope for several scopes: `--scope read --scope enqueue:orders-*`.
     """
-    until = None if expires_in is None else datetime.now(UTC) + duration(expires_in)
+    until = _until(expires_in)
     made = new_key(name, scopes, created_by=getpass.getuser(), expires_at=until)
     session.run(made.command)
     session.run(record_activity(getpass.getuser(), "create key", name))
     document = {"id": made.id, "name": name, "key": made.token, "scopes": list(scopes)}
     session.show({**document, "expires_at": until}, lambda screen: _show_new(screen, made))
+
+
+def _until(expires_in: str | None) -> datetime | None:
+    return None if expires_in is None else datetime.now(UTC) + duration(expires_in)
 
 
 def _show_new(screen: Screen, made: NewKey) -> None:
@@ -84,6 +89,50 @@ def _show_keys(screen: Screen, found: list[ApiKey]) -> None:
     columns = ["name", "id", "scopes", "live", "created_at", "expires_at", "last_used_at"]
     rows = [_document(each) | {"scopes": " ".join(map(str, each.grants))} for each in found]
     screen.table(columns, [[row[name] for name in columns] for row in rows])
+
+
+@key.command("set")
+@click.argument("name")
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    metavar="SCOPE[:PATTERN]",
+    help="Grant these scopes instead of the present ones.",
+)
+@click.option("--expires-in", metavar="DURATION", help="Let the key expire, counted from now.")
+@click.option("--never-expires", is_flag=True, help="Let the key be valid until it is revoked.")
+@pass_session
+def set_(
+    session: Session,
+    name: str,
+    scopes: tuple[str, ...],
+    expires_in: str | None,
+    never_expires: bool,
+) -> None:
+    """Change the scopes or the end of the key with this name or id.
+
+    Its secret stays the same. Every server applies the change within five seconds.
+    """
+    if never_expires and expires_in is not None:
+        raise click.UsageError("--expires-in and --never-expires exclude each other")
+    settings: dict[str, Any] = {}
+    if scopes:
+        settings["grants"] = [str(grant) for grant in checked_grants(scopes)]
+    if never_expires or expires_in is not None:
+        settings["expires_at"] = _until(expires_in)
+    if not settings:
+        raise click.UsageError("give --scope, --expires-in or --never-expires")
+    session.run(set_key(name, settings))
+    changed = next(
+        each
+        for each in session.run(read.keys(include_ended=True))
+        if name in (each.id, each.name) and each.revoked_at is None
+    )
+    end = None if changed.expires_at is None else changed.expires_at.isoformat(timespec="seconds")
+    details = {"scopes": [str(grant) for grant in changed.grants], "expires_at": end}
+    session.run(record_activity(getpass.getuser(), "set key", changed.name, details))
+    session.show(_document(changed), f"key {changed.name} is changed")
 
 
 @key.command()

@@ -101,7 +101,11 @@ def _shown(row: list[Any]) -> list[Any]:
 
 def _picture(workers: int, rows: list[list[Any]], height: int) -> Group:
     ready, leased, dead = (sum(row[n] for row in rows) for n in (1, 3, 4))
-    head = f"{len(rows)} queues, {ready} ready, {leased} leased, {dead} dead, {workers} workers"
+    about = "~" if any(row[-1] for row in rows) else ""
+    head = (
+        f"{len(rows)} queues, {about}{ready} ready, {about}{leased} leased, {about}{dead} dead, "
+        f"{workers} workers"
+    )
     table = Table(header_style="bold", expand=True)
     for number, name in enumerate(TOP_COLUMNS):
         table.add_column(name, justify="right" if number else "left", no_wrap=True)

@@ -88,7 +88,8 @@ def purge(session: Session, name: str, include_leased: bool, yes: bool) -> None:
     with session.client() as client:
         found = client.stats(name)
         waiting = found.ready + found.scheduled + (found.leased if include_leased else 0)
-        session.confirm(f"Delete {waiting} messages of queue {name}?", yes)
+        question = f"Delete {_about(found)}{waiting} messages of queue {name}?"
+        session.confirm(question, yes, name=name)
         count = client.purge(name, include_leased=include_leased)
     session.show(
         {"queue": name, "purged": count},
@@ -123,7 +124,8 @@ def drop(session: Session, name: str, force: bool, yes: bool) -> None:
     with session.client() as client:
         found = client.stats(name)
         held = found.ready + found.scheduled + found.leased + found.dead
-        session.confirm(f"Drop queue {name}, which holds {held} messages?", yes)
+        question = f"Drop queue {name}, which holds {_about(found)}{held} messages?"
+        session.confirm(question, yes, name=name)
         count = client.drop_queue(name, force=force)
     session.show({"queue": name, "discarded": count}, f"dropped queue {name} with {count} messages")
 
@@ -144,8 +146,11 @@ def _show_stats(screen: Screen, found: list[QueueStats]) -> None:
     screen.table(columns, [_stats_row(stats) for stats in found])
 
 
+def _about(stats: QueueStats, word: str = "about ") -> str:
+    return word if stats.estimated else ""
+
+
 def _stats_row(stats: QueueStats) -> list[Any]:
-    # An estimate of the planner is marked as such.
-    about = "~" if stats.estimated else ""
+    about = _about(stats, "~")
     counts = [stats.ready, stats.scheduled, stats.leased, stats.dead]
     return [stats.queue, *(f"{about}{n}" for n in counts), duration(stats.oldest_ready_seconds)]

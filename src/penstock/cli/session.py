@@ -60,13 +60,23 @@ class Session:
         else:
             self.screen.line(text)
 
-    def confirm(self, question: str, yes: bool) -> None:
-        """Destructive verbs ask. A script, which cannot answer, passes --yes."""
+    def confirm(self, question: str, yes: bool, *, name: str | None = None) -> None:
+        """Destructive verbs ask. A script, which cannot answer, passes --yes.
+
+        With `name`, the answer is this name. A habit of answering "yes" then removes nothing.
+        """
         if yes:
             return
         if self.json or not is_answered_by_a_person():
             raise click.UsageError(f"no terminal to ask for confirmation: {question} Add --yes")
-        if not click.confirm(question, err=True):
+        if name is None:
+            agreed = click.confirm(question, err=True)
+        else:
+            answer = click.prompt(
+                f"{question} Type the name of the queue", default="", show_default=False, err=True
+            )
+            agreed = answer == name
+        if not agreed:
             raise click.ClickException("nothing was done")
 
 

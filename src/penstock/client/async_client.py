@@ -16,7 +16,7 @@ from penstock.client.async_messages import AsyncMessageVerbs
 from penstock.client.async_queues import AsyncQueueVerbs
 from penstock.client.async_schedules import AsyncScheduleVerbs
 from penstock.client.async_settling import AsyncSettlingVerbs
-from penstock.client.sending import sending
+from penstock.client.telemetry import receiving, sending, settling, settling_many
 from penstock.commands import write
 from penstock.commands.arguments import UNSET
 from penstock.commands.command import Command
@@ -267,9 +267,12 @@ class AsyncClient(AsyncSettlingVerbs, AsyncMessageVerbs, AsyncQueueVerbs, AsyncS
         Raises:
             QueueNotFoundError: The queue does not exist.
         """
-        return await self._leases.claim(
-            queue, count, lease_seconds, worker or self.worker, connection
-        )
+        with receiving(queue) as received:
+            leases = await self._leases.claim(
+                queue, count, lease_seconds, worker or self.worker, connection
+            )
+            received.note(leases)
+        return leases
 
     async def ack(self, lease: LeaseLike, *, connection: Any = UNSET) -> None:
         """Settle a message as done.
@@ -281,7 +284,8 @@ class AsyncClient(AsyncSettlingVerbs, AsyncMessageVerbs, AsyncQueueVerbs, AsyncS
         Raises:
             LeaseLostError: The lease expired, or the message was settled. Nothing was changed.
         """
-        await self._leases.ack(lease, connection)
+        with settling("ack", lease):
+            await self._leases.ack(lease, connection)
 
     async def ack_many(self, leases: Sequence[LeaseLike], *, connection: Any = UNSET) -> set[int]:
         """Settle many messages as done.
@@ -293,4 +297,7 @@ class AsyncClient(AsyncSettlingVerbs, AsyncMessageVerbs, AsyncQueueVerbs, AsyncS
         Returns:
             The ids that were settled. The ids of lost leases are missing.
         """
-        return await self._leases.ack_many(leases, connection)
+        with settling_many("ack", leases) as settled:
+            ids = await self._leases.ack_many(leases, connection)
+            settled.count = len(ids)
+        return ids

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from penstock.client.async_command_runner import AsyncCommandRunner
+from penstock.client.telemetry import settling, settling_many
 from penstock.commands import write
 from penstock.commands.arguments import UNSET
 from penstock.commands.write.leases import Note
@@ -40,7 +41,8 @@ class AsyncSettlingVerbs(AsyncCommandRunner):
         Raises:
             LeaseLostError: The lease expired, or the message was settled. Nothing was changed.
         """
-        return await self.run(write.nack(lease, error, delay), connection)
+        with settling("nack", lease):
+            return await self.run(write.nack(lease, error, delay), connection)
 
     async def nack_many(
         self,
@@ -61,7 +63,10 @@ class AsyncSettlingVerbs(AsyncCommandRunner):
         Returns:
             The new state by id. The ids of lost leases are missing.
         """
-        return await self.run(write.nack_many(leases, error, delay), connection)
+        with settling_many("nack", leases) as settled:
+            states = await self.run(write.nack_many(leases, error, delay), connection)
+            settled.count = len(states)
+        return states
 
     async def reject(
         self, lease: LeaseLike, reason: Note = None, *, connection: Any = UNSET
@@ -79,7 +84,8 @@ class AsyncSettlingVerbs(AsyncCommandRunner):
         Raises:
             LeaseLostError: The lease expired, or the message was settled. Nothing was changed.
         """
-        return await self.run(write.reject(lease, reason), connection)
+        with settling("reject", lease):
+            return await self.run(write.reject(lease, reason), connection)
 
     async def reject_many(
         self,
@@ -98,7 +104,10 @@ class AsyncSettlingVerbs(AsyncCommandRunner):
         Returns:
             The new state by id. The ids of lost leases are missing.
         """
-        return await self.run(write.reject_many(leases, reason), connection)
+        with settling_many("reject", leases) as settled:
+            states = await self.run(write.reject_many(leases, reason), connection)
+            settled.count = len(states)
+        return states
 
     async def snooze(
         self, lease: LeaseLike, delay: Duration = 0, *, connection: Any = UNSET
@@ -116,7 +125,8 @@ class AsyncSettlingVerbs(AsyncCommandRunner):
         Raises:
             LeaseLostError: The lease expired, or the message was settled. Nothing was changed.
         """
-        return await self.run(write.snooze(lease, delay), connection)
+        with settling("snooze", lease):
+            return await self.run(write.snooze(lease, delay), connection)
 
     async def snooze_many(
         self,
@@ -135,7 +145,10 @@ class AsyncSettlingVerbs(AsyncCommandRunner):
         Returns:
             The new state by id. The ids of lost leases are missing.
         """
-        return await self.run(write.snooze_many(leases, delay), connection)
+        with settling_many("snooze", leases) as settled:
+            states = await self.run(write.snooze_many(leases, delay), connection)
+            settled.count = len(states)
+        return states
 
     async def extend(
         self,

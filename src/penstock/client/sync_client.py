@@ -11,13 +11,13 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from penstock.client.sending import sending
 from penstock.client.sync_chunks import Chunks, chunks
 from penstock.client.sync_leases import Leases
 from penstock.client.sync_messages import MessageVerbs
 from penstock.client.sync_queues import QueueVerbs
 from penstock.client.sync_schedules import ScheduleVerbs
 from penstock.client.sync_settling import SettlingVerbs
+from penstock.client.telemetry import receiving, sending, settling, settling_many
 from penstock.commands import write
 from penstock.commands.arguments import UNSET
 from penstock.commands.command import Command
@@ -268,7 +268,12 @@ class Client(SettlingVerbs, MessageVerbs, QueueVerbs, ScheduleVerbs):
         Raises:
             QueueNotFoundError: The queue does not exist.
         """
-        return self._leases.claim(queue, count, lease_seconds, worker or self.worker, connection)
+        with receiving(queue) as received:
+            leases = self._leases.claim(
+                queue, count, lease_seconds, worker or self.worker, connection
+            )
+            received.note(leases)
+        return leases
 
     def ack(self, lease: LeaseLike, *, connection: Any = UNSET) -> None:
         """Settle a message as done.
@@ -280,7 +285,8 @@ class Client(SettlingVerbs, MessageVerbs, QueueVerbs, ScheduleVerbs):
         Raises:
             LeaseLostError: The lease expired, or the message was settled. Nothing was changed.
         """
-        self._leases.ack(lease, connection)
+        with settling("ack", lease):
+            self._leases.ack(lease, connection)
 
     def ack_many(self, leases: Sequence[LeaseLike], *, connection: Any = UNSET) -> set[int]:
         """Settle many messages as done.
@@ -292,4 +298,7 @@ class Client(SettlingVerbs, MessageVerbs, QueueVerbs, ScheduleVerbs):
         Returns:
             The ids that were settled. The ids of lost leases are missing.
         """
-        return self._leases.ack_many(leases, connection)
+        with settling_many("ack", leases) as settled:
+            ids = self._leases.ack_many(leases, connection)
+            settled.count = len(ids)
+        return ids

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from penstock.client.sync_command_runner import CommandRunner
+from penstock.client.telemetry import settling, settling_many
 from penstock.commands import write
 from penstock.commands.arguments import UNSET
 from penstock.commands.write.leases import Note
@@ -41,7 +42,8 @@ class SettlingVerbs(CommandRunner):
         Raises:
             LeaseLostError: The lease expired, or the message was settled. Nothing was changed.
         """
-        return self.run(write.nack(lease, error, delay), connection)
+        with settling("nack", lease):
+            return self.run(write.nack(lease, error, delay), connection)
 
     def nack_many(
         self,
@@ -62,7 +64,10 @@ class SettlingVerbs(CommandRunner):
         Returns:
             The new state by id. The ids of lost leases are missing.
         """
-        return self.run(write.nack_many(leases, error, delay), connection)
+        with settling_many("nack", leases) as settled:
+            states = self.run(write.nack_many(leases, error, delay), connection)
+            settled.count = len(states)
+        return states
 
     def reject(
         self, lease: LeaseLike, reason: Note = None, *, connection: Any = UNSET
@@ -80,7 +85,8 @@ class SettlingVerbs(CommandRunner):
         Raises:
             LeaseLostError: The lease expired, or the message was settled. Nothing was changed.
         """
-        return self.run(write.reject(lease, reason), connection)
+        with settling("reject", lease):
+            return self.run(write.reject(lease, reason), connection)
 
     def reject_many(
         self,
@@ -99,7 +105,10 @@ class SettlingVerbs(CommandRunner):
         Returns:
             The new state by id. The ids of lost leases are missing.
         """
-        return self.run(write.reject_many(leases, reason), connection)
+        with settling_many("reject", leases) as settled:
+            states = self.run(write.reject_many(leases, reason), connection)
+            settled.count = len(states)
+        return states
 
     def snooze(
         self, lease: LeaseLike, delay: Duration = 0, *, connection: Any = UNSET
@@ -117,7 +126,8 @@ class SettlingVerbs(CommandRunner):
         Raises:
             LeaseLostError: The lease expired, or the message was settled. Nothing was changed.
         """
-        return self.run(write.snooze(lease, delay), connection)
+        with settling("snooze", lease):
+            return self.run(write.snooze(lease, delay), connection)
 
     def snooze_many(
         self,
@@ -136,7 +146,10 @@ class SettlingVerbs(CommandRunner):
         Returns:
             The new state by id. The ids of lost leases are missing.
         """
-        return self.run(write.snooze_many(leases, delay), connection)
+        with settling_many("snooze", leases) as settled:
+            states = self.run(write.snooze_many(leases, delay), connection)
+            settled.count = len(states)
+        return states
 
     def extend(
         self,

@@ -22,19 +22,17 @@ PROCESS_DURATION: Final = "messaging.process.duration"
 CONSUMED_MESSAGES: Final = "messaging.client.consumed.messages"
 
 SEND: Final = "send"
+RECEIVE: Final = "receive"
 PROCESS: Final = "process"
+SETTLE: Final = "settle"
 # The bounds that the conventions prescribe.
 SECONDS_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 
 
-def attributes_of(queue: str, name: str, operation_type: str) -> dict[str, str]:
-    """The attributes that spans and metrics of an operation share."""
-    return {
-        SYSTEM: "penstock",
-        OPERATION_NAME: name,
-        OPERATION_TYPE: operation_type,
-        DESTINATION_NAME: queue,
-    }
+def attributes_of(queue: str | None, name: str, operation_type: str) -> dict[str, str]:
+    """The attributes that spans and metrics of an operation share. The queue may be unknown."""
+    found = {SYSTEM: "penstock", OPERATION_NAME: name, OPERATION_TYPE: operation_type}
+    return found if queue is None else {**found, DESTINATION_NAME: queue}
 
 
 def error_type(error: BaseException) -> str:

@@ -59,7 +59,7 @@ def error_kind(error: Column) -> Column:
     It is the line with the exception of a Python traceback, otherwise the first line, because stack
     frames change with every release.
     """
-    raised = sf.regexp_extract(error, TRACEBACK_LINE, 1)
+    raised = sf.concat(*(sf.regexp_extract(error, TRACEBACK_LINE, group) for group in (1, 2)))
     first = sf.regexp_extract(error, r"(?s)^\s*([^\n\r]*)", 1)
     line = sf.trim(sf.when(raised != "", raised).otherwise(first))
     type_ = sf.regexp_extract(line, TYPE, 1)

@@ -40,6 +40,8 @@ class BulkAct:
         created_by: The name of the operator.
         created_at: The time of the request.
         finished_at: The time of the end, or None.
+        expected: The number of messages that matched at the request, which may be an estimate, or
+            None if there were too many to count.
     """
 
     id: str
@@ -59,7 +61,17 @@ class BulkAct:
     created_by: str | None
     created_at: datetime
     finished_at: datetime | None
+    expected: int | None
 
     @property
     def is_over(self) -> bool:
         return self.status not in ("pending", "running")
+
+    @property
+    def fraction(self) -> float | None:
+        """The progress, from 0 to 1. None if it is not known how many messages match."""
+        if self.status == "done":
+            return 1.0
+        if self.expected is None:
+            return None
+        return min(1.0, self.matched / max(1, self.expected))

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from penstock.commands import semantic_conventions as names
+from penstock.commands.trace_context import context_of
 from penstock.worker.delivery import Delivery
 from penstock.worker.handlers import Call
 from penstock.worker.outcomes import Complete, Outcome, Snooze, cause_of
@@ -53,16 +54,9 @@ def traced(queue: str, call: Call) -> Call:
 
 def _connections(delivery: Delivery) -> list[Any]:
     from opentelemetry import trace
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-    headers = delivery.headers
-    names = ("traceparent", "tracestate")
-    carrier = {name: headers[name] for name in names if isinstance(headers.get(name), str)}
-    if not carrier:
-        return []
-    context = TraceContextTextMapPropagator().extract(carrier)
-    enqueuer = trace.get_current_span(context).get_span_context()
-    return [trace.Link(enqueuer)] if enqueuer.is_valid else []
+    enqueuer = context_of(delivery.headers)
+    return [] if enqueuer is None else [trace.Link(enqueuer)]
 
 
 def _attributes(delivery: Delivery) -> dict[str, str | int]:

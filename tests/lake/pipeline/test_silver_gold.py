@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.browsing.test_error_kinds import TRACEBACKS
 
 from penstock.lake import columns, gold, histogram, silver
 from penstock.lake.gold_rows import added, count_gold
@@ -21,6 +23,7 @@ from penstock.lake.layout import (
     SILVER_MESSAGES,
 )
 from penstock.lake.publish import publish
+from penstock.server.ui.errors import kind_of
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
@@ -199,6 +202,19 @@ def test_causes_of_errors_and_the_load_of_workers(frame: Any) -> None:
     (load,) = gold.worker_minute(events).collect()
     assert (load.worker, load.finished, load.failed_attempts) == ("w1", 1, 3)
     assert load.busy_seconds == 3.0 + 3.0 + 0.5 + 0.5
+
+
+def test_kinds_of_errors_are_those_of_the_ui(spark: Any) -> None:
+    chosen = random.Random(1)
+    ids = ["".join(chosen.choices("0123456789abcdef", k=n)) for n in range(4, 33) for _ in range(9)]
+    lines = [f"KeyError: no order {id} at [2001:db8::{id[:4]}]:80" for id in ids]
+    expected = {**{line: kind_of(line) for line in lines}, **TRACEBACKS}
+    rows = spark.createDataFrame([(error,) for error in expected], "error string")
+    found = rows.select("error", silver.error_kind(rows.error).alias("kind")).collect()
+    assert {row.error: row.kind for row in found} == {
+        error: kind_of(kind) for error, kind in expected.items()
+    }
+    assert len({kind_of(line) for line in lines}) == 1
 
 
 def test_percentiles_of_a_histogram_are_within_one_percent(spark: Any) -> None:

@@ -13,6 +13,7 @@ from penstock.commands.payload import encode_json
 _NEW_KEY: Final = {"id": "text", "name": "text", "secret_hash": "text", "grants": "text[]"}
 _CREATE: Final = call("create_key", **_NEW_KEY, created_by="text", expires_at="timestamptz")
 _REVOKE: Final = call("revoke_key", key="text", revoked_by="text")
+_SET: Final = call("set_key", key="text", settings="jsonb")
 _NOTE_USE: Final = call("note_key_use", ids="text[]")
 _END_TOKEN: Final = call("end_token", id="text")
 _SECRET: Final = call("_server_secret", proposed="bytea")
@@ -55,6 +56,21 @@ def revoke_key(key: str, *, revoked_by: str | None = None) -> Command[None]:
         "revoked_by": check.optional_text("revoked_by", revoked_by),
     }
     return Command(_REVOKE, params, nothing)
+
+
+def set_key(key: str, settings: Mapping[str, Any]) -> Command[None]:
+    """Change `grants`, or `expires_at`, which is None for a key that does not expire."""
+    params = {
+        "key": check.text("key", key),
+        "settings": encode_json(
+            {
+                name: value.isoformat() if isinstance(value, datetime) else value
+                for name, value in settings.items()
+            },
+            "settings",
+        ),
+    }
+    return Command(_SET, params, nothing)
 
 
 def note_key_use(ids: Sequence[str]) -> Command[None]:

@@ -36,7 +36,7 @@ class NewBulkAct(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class BulkActDocument(Struct, kw_only=True):
-    """An act and its progress."""
+    """An act and its progress. `expected`: how many messages matched at the request, if known."""
 
     id: str
     act: BulkVerb
@@ -44,6 +44,7 @@ class BulkActDocument(Struct, kw_only=True):
     looked: int
     matched: int
     changed: int
+    expected: int | None
     error_message: str | None
     topics: list[str] | None
     state: str

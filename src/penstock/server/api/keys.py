@@ -1,15 +1,16 @@
-"""API keys: admins create, list and revoke them, within their own scopes."""
+"""API keys: admins create, list, change and revoke them, within their own scopes."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 from typing import Annotated, Final
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from penstock.commands import read
 from penstock.commands.write.keys import revoke_key
 from penstock.model.access import ApiKey
+from penstock.server.auth import key_management
 from penstock.server.auth.key_management import make_key, managed_key, only_managed
 from penstock.server.transport.routing import Call, Endpoints
 
@@ -40,6 +41,13 @@ class CreateKey(Struct, forbid_unknown_fields=True, kw_only=True):
     name: KeyName
     scopes: Annotated[list[ScopeText], Meta(min_length=1, max_length=100)]
     expires_in_seconds: Lifetime | None = None
+
+
+class ChangeKey(Struct, forbid_unknown_fields=True, kw_only=True):
+    """The settings to change. `expires_in_seconds` counts from now; null: it does not expire."""
+
+    scopes: Annotated[list[ScopeText], Meta(min_length=1, max_length=100)] | UnsetType = UNSET
+    expires_in_seconds: Lifetime | UnsetType | None = UNSET
 
 
 class Key(Struct, kw_only=True):
@@ -111,6 +119,27 @@ async def create_key(call: Call) -> CreatedKey:
 async def show_key(call: Call) -> Key:
     """One valid key, by its name or id."""
     return _document(await managed_key(call.context.database, call.principal, call.path["key"]))
+
+
+@endpoint("PATCH", "/api/keys/{key}", body=ChangeKey, answers={200: Key}, problems=(404,))
+async def change_key(call: Call) -> Key:
+    """Change the scopes of a key or when it expires, within the caller's scopes.
+
+    Every server applies it within five seconds. A key that gets a new scope ends no later than the
+    key of the caller.
+    """
+    body: ChangeKey = call.body
+    found = await managed_key(call.context.database, call.principal, call.path["key"])
+    seconds = body.expires_in_seconds
+    change = key_management.change_key(
+        call.principal,
+        found,
+        None if body.scopes is UNSET else body.scopes,
+        "kept" if seconds is UNSET else None if seconds is None else timedelta(seconds=seconds),
+    )
+    await call.act(change.command, "set key", found.name, **change.details)
+    call.context.auth.forget()
+    return _document(await managed_key(call.context.database, call.principal, found.id))
 
 
 @endpoint("DELETE", "/api/keys/{key}", answers={200: Key}, problems=(404,))

@@ -20,7 +20,7 @@ from penstock.commands.arguments import refuse
 from penstock.commands.command import Command
 from penstock.commands.write.keys import create_key
 from penstock.errors import InvalidValueError
-from penstock.model.access import parse_grants
+from penstock.model.access import Grant, parse_grants
 
 _TOKEN: Final = re.compile(r"psk_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
 _ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -46,15 +46,9 @@ def new_key(
     expires_at: datetime | None = None,
 ) -> NewKey:
     """A key with a new secret."""
-    try:
-        parsed = parse_grants(grants)
-    except ValueError as error:
-        raise InvalidValueError(str(error), field="scopes", value=list(grants)) from None
-    if not parsed:
-        raise refuse("scopes", list(grants), "one or more scopes")
+    scopes = [str(grant) for grant in checked_grants(grants)]
     id = "".join(secrets.choice(_ALPHABET) for _ in range(12))
     token = f"psk_{id}_{secrets.token_urlsafe(32)}"
-    scopes = [str(grant) for grant in parsed]
     command = create_key(
         id,
         name,
@@ -64,6 +58,17 @@ def new_key(
         expires_at=expires_at,
     )
     return NewKey(id, name, token, scopes, expires_at, command)
+
+
+def checked_grants(scopes: Sequence[str]) -> tuple[Grant, ...]:
+    """The grants of a key. InvalidValueError if a scope is unknown, or if there is none."""
+    try:
+        grants = parse_grants(scopes)
+    except ValueError as error:
+        raise InvalidValueError(str(error), field="scopes", value=list(scopes)) from None
+    if not grants:
+        raise refuse("scopes", list(scopes), "one or more scopes")
+    return grants
 
 
 def key_id(token: str) -> str | None:

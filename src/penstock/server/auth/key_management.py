@@ -1,14 +1,18 @@
-"""Keys that callers make, see and revoke: never with more than the caller has."""
+"""Keys that callers make, see, change and revoke: never with more than the caller has."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
 
 from penstock.commands import read
+from penstock.commands.command import Command
+from penstock.commands.write.keys import set_key
 from penstock.errors import ApiKeyNotFoundError, InvalidValueError
 from penstock.model.access import ApiKey, parse_grants
-from penstock.server.auth.api_keys import NewKey, new_key
+from penstock.server.auth.api_keys import NewKey, checked_grants, new_key
 from penstock.server.auth.principal import Principal
 from penstock.server.database import Database
 
@@ -18,11 +22,53 @@ def make_key(
 ) -> NewKey:
     """A key within the caller's scopes, which ends no later than the caller's key."""
     require_scopes(principal, name, scopes)
-    ends = [] if lifetime is None else [datetime.now(UTC) + lifetime]
-    if principal.expires_at is not None:
-        ends.append(principal.expires_at)
-    until = min(ends) if ends else None
+    until = _end(principal, None if lifetime is None else datetime.now(UTC) + lifetime)
     return new_key(name, scopes, created_by=principal.name, expires_at=until)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyChange:
+    """The command that changes a key, and the settings after it, for the record."""
+
+    command: Command[None]
+    details: Mapping[str, Any]
+
+
+def change_key(
+    principal: Principal,
+    key: ApiKey,
+    scopes: Sequence[str] | None,
+    lifetime: timedelta | Literal["kept"] | None,
+) -> KeyChange:
+    """A change within the caller's scopes. Without `scopes` they are kept.
+
+    A key that gains a scope ends no later than the caller's key, like a new one.
+    """
+    settings: dict[str, Any] = {}
+    until = key.expires_at
+    if scopes is not None:
+        grants = checked_grants(scopes)
+        principal.require_includes(f"key {key.name!r}", grants)
+        settings["grants"] = [str(grant) for grant in grants]
+        if not replace(principal, grants=key.grants).includes(grants):
+            until = _end(principal, until)
+    if lifetime != "kept":
+        until = _end(principal, None if lifetime is None else datetime.now(UTC) + lifetime)
+    if until != key.expires_at:
+        settings["expires_at"] = until
+    return KeyChange(
+        set_key(key.id, settings),
+        {
+            "scopes": settings.get("grants", [str(grant) for grant in key.grants]),
+            "expires_at": None if until is None else until.isoformat(timespec="seconds"),
+        },
+    )
+
+
+def _end(principal: Principal, wanted: datetime | None) -> datetime | None:
+    """No later than the caller's key ends."""
+    ends = [end for end in (wanted, principal.expires_at) if end is not None]
+    return min(ends, default=None)
 
 
 def require_scopes(principal: Principal, name: str, scopes: Sequence[str]) -> None:

@@ -159,6 +159,7 @@ API: Final[Mapping[str, Need]] = {
     "GET /api/keys": Need("admin", "own"),
     "POST /api/keys": _KEY,
     "GET /api/keys/{key}": _KEY,
+    "PATCH /api/keys/{key}": _KEY,
     "DELETE /api/keys/{key}": _KEY,
     # Each verb has a separate need: see VERBS.
     "POST /api/verbs": ANY_KEY,
@@ -251,6 +252,7 @@ ACTS: Final[Mapping[str, Need]] = {
     "/subscriptions/{subscription}/resume": _OPERATE_SUBSCRIPTION,
     "/subscriptions/{subscription}/drop": _OPERATE_SUBSCRIPTION,
     "/keys/create": _KEY,
+    "/keys/{key}/edit": _KEY,
     "/keys/{key}/revoke": _KEY,
     "/findings/acknowledge": _OPERATE_BODY,
     "/findings/mute": _OPERATE_BODY,

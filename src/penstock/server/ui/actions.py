@@ -57,6 +57,7 @@ class Question:
     text: Sequence[str] = ()
     count: int | None = None
     unit: str = "messages"
+    estimated: bool = False  # the count
     facts: Mapping[str, str] = field(default_factory=dict)
     fields: Sequence[Field] = ()
     danger: bool = False

@@ -91,6 +91,10 @@ _SENTENCES: Final[dict[str, Tell]] = {
     "drop subscription": _plain("Dropped subscription"),
     "show signing secret": _plain("Showed the signing secret of subscription"),
     "create key": _plain("Created API key"),
+    "set key": lambda target, details: (
+        f"Changed API key {target}: {' '.join(details.get('scopes') or ())}, "
+        f"expires {details.get('expires_at') or 'never'}"
+    ),
     "revoke key": _plain("Revoked API key"),
     "create schedule": _plain("Created schedule"),
     "set schedule": _plain("Changed schedule"),

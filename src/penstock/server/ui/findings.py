@@ -14,21 +14,21 @@ Severity = Literal["critical", "warning", "note"]
 SEVERITIES: Final = {"critical": 0, "warning": 1, "note": 2}
 ENOUGH_TO_GROUP: Final = 3
 NAMED: Final = 5
+# Findings whose subject is a queue.
+QUEUE_KINDS: Final = frozenset(
+    {"no-worker", "full", "behind", "failing", "paused", "dead-letters", "leases"}
+)
 # The page that lists the findings of a kind.
 LISTS: Final = {
+    **{kind: f"/queues?only={kind}" for kind in QUEUE_KINDS},
     "dead-letters": "/dead-letters",
     "silent-worker": "/workers",
     "schedule": "/schedules",
     "horizon": "/system#horizon",
     "lake": "/analytics",
-    "paused": "/queues?only=paused",
     "ring": "/system",
     "rescan": "/system",
 }
-# Findings whose subject is a queue.
-QUEUE_KINDS: Final = frozenset(
-    {"no-worker", "full", "behind", "failing", "paused", "dead-letters", "leases"}
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ def _group(members: list[Finding]) -> Finding:
         severity=first.severity,
         title=RUNBOOKS[first.kind].many.format(count(len(members))),
         text=f"{', '.join(names[:NAMED])}{more}{messages}.",
-        href=LISTS.get(first.kind, "/queues?only=trouble"),
+        href=LISTS[first.kind],
         impact=impact,
         count=len(members),
         note=first.note,

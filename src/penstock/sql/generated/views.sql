@@ -22,7 +22,7 @@ from penstock.batch b cross join lateral (
 create or replace view penstock.bulk_acts as
 select b.id, b.act, b.queues, b.state, b.key, b.error, b.worker, b.enqueued_before, b.enqueued_after, b.to_queue,
        b.priority, b.per_second, b.max_count, b.dry_run, b.status, b.stop_asked, b.looked, b.matched, b.changed,
-       b.error_message, b.created_by, b.created_at, b.updated_at, b.finished_at
+       b.error_message, b.created_by, b.created_at, b.updated_at, b.finished_at, b.expected
 from penstock.bulk_act b;
 
 -- History and attempts for readers that follow them by snapshot. The views show all rows, independent of the clock, so

@@ -95,6 +95,7 @@ create table penstock.bulk_act (
   created_by      text,
   created_at      timestamptz not null default clock_timestamp(),
   updated_at      timestamptz not null default clock_timestamp(),
-  finished_at     timestamptz
+  finished_at     timestamptz,
+  expected        bigint                               -- how many messages matched at the request; null: too many
 );
 create index bulk_act_created_at on penstock.bulk_act (created_at);

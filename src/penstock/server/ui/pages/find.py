@@ -30,7 +30,7 @@ async def find(visit: Visit) -> View | Response:
         if await _is_message(visit, wanted):
             return RedirectResponse(f"/messages/{wanted}?found=id", 303)
         if wanted in names:
-            return RedirectResponse(queue_path(wanted), 303)
+            return RedirectResponse(queue_path(wanted) + "?found=name", 303)
     queues = await readable(visit, None)
     found = await visit.run(read.search(wanted, queues, payloads=not visit.redacts, place=place))
     data: dict[str, Any] = {

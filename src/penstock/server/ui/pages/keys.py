@@ -1,7 +1,8 @@
-"""API keys: their scopes and last uses. Keys are created and revoked here."""
+"""API keys: their scopes and last uses. Keys are created, changed and revoked here."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -9,6 +10,7 @@ from penstock.commands import read
 from penstock.commands.write.keys import revoke_key
 from penstock.model.access import ApiKey
 from penstock.server.auth.key_management import (
+    change_key,
     make_key,
     managed_key,
     only_managed,
@@ -65,13 +67,7 @@ class CreateKey(Act):
                     required=True,
                     hint="1 to 64 letters, digits and . _ @ -",
                 ),
-                Field(
-                    name="scopes",
-                    label="Scopes",
-                    value=" ".join(scopes),
-                    required=True,
-                    hint="read, enqueue, consume, operate or admin; enqueue:orders-* for a pattern",
-                ),
+                _scopes_field(scopes),
                 Field(
                     name="expires",
                     label="Expires after",
@@ -84,8 +80,8 @@ class CreateKey(Act):
 
     async def do(self, visit: Visit) -> Deed:
         days = visit.asked_one("expires", tuple(LIFETIMES))
-        lifetime = None if days == "never" else timedelta(days=int(days))
-        made = make_key(visit.principal, visit.asked("name") or "", _scopes(visit), lifetime)
+        name = visit.asked("name") or ""
+        made = make_key(visit.principal, name, _scopes(visit), _lifetime(days))
         return Deed(
             command=made.command,
             act="create key",
@@ -97,6 +93,16 @@ class CreateKey(Act):
         )
 
 
+def _scopes_field(scopes: Sequence[str]) -> Field:
+    return Field(
+        name="scopes",
+        label="Scopes",
+        value=" ".join(scopes),
+        required=True,
+        hint="read, enqueue, consume, operate or admin; enqueue:orders-* for a pattern",
+    )
+
+
 def _by_length(option: tuple[str, str]) -> float:
     return float("inf") if option[0] == "never" else int(option[0])
 
@@ -104,6 +110,60 @@ def _by_length(option: tuple[str, str]) -> float:
 def _scopes(visit: Visit) -> list[str]:
     """Names separated by spaces or commas."""
     return (visit.asked("scopes") or "").replace(",", " ").split()
+
+
+class EditKey(Act):
+    path = "/keys/{key}/edit"
+
+    async def ask(self, visit: Visit) -> Question:
+        found = await managed_key(visit.context.database, visit.principal, visit.path["key"])
+        scopes = _scopes(visit) or [str(grant) for grant in found.grants]
+        own = " ".join(str(grant) for grant in visit.principal.grants)
+        before = "never" if found.expires_at is None else moment(found.expires_at)
+        return Question(
+            title=f"Change API key {found.name}",
+            button="Change",
+            back="/keys",
+            text=[
+                "Every server applies the change within five seconds.",
+                f"The key can have any scopes within your own: {own}",
+            ],
+            fields=[
+                _scopes_field(scopes),
+                Field(
+                    name="expires",
+                    label="Expires after",
+                    kind="select",
+                    value=visit.asked_one("expires", ("kept", *LIFETIMES)),
+                    options=[
+                        ("kept", f"as before: {before}"),
+                        *sorted(LIFETIMES.items(), key=_by_length),
+                    ],
+                ),
+            ],
+        )
+
+    async def do(self, visit: Visit) -> Deed:
+        found = await managed_key(visit.context.database, visit.principal, visit.path["key"])
+        days = visit.asked_one("expires", ("kept", *LIFETIMES))
+        change = change_key(
+            visit.principal,
+            found,
+            _scopes(visit),
+            "kept" if days == "kept" else _lifetime(days),
+        )
+        return Deed(
+            command=change.command,
+            act="set key",
+            target=found.name,
+            to="/keys",
+            details=change.details,
+            after=visit.context.auth.forget,
+        )
+
+
+def _lifetime(days: str) -> timedelta | None:
+    return None if days == "never" else timedelta(days=int(days))
 
 
 class RevokeKey(Act):
@@ -137,4 +197,4 @@ class RevokeKey(Act):
         )
 
 
-ACTS: Final = (CreateKey(), RevokeKey())
+ACTS: Final = (CreateKey(), EditKey(), RevokeKey())

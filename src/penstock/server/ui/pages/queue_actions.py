@@ -39,7 +39,8 @@ class Pause(QueueAct):
             ],
             count=stats.ready,
             unit="messages are ready and would wait",
-            facts={"Leased, not affected": count(stats.leased)},
+            estimated=stats.estimated,
+            facts={"Leased, not affected": _about(stats, stats.leased)},
         )
 
     async def do(self, visit: Visit) -> Deed:
@@ -61,6 +62,7 @@ class Resume(QueueAct):
             text=["Its messages are delivered again at once."],
             count=stats.ready,
             unit="messages are ready",
+            estimated=stats.estimated,
             facts={} if oldest is None else {"The oldest waits for": duration(oldest)},
         )
 
@@ -80,7 +82,6 @@ class Purge(QueueAct):
         return self.question(visit, name, await visit.run(read.stats(name)), after)
 
     def question(self, visit: Visit, name: str, stats: QueueStats, after: str) -> Question:
-        about = "about " if stats.estimated else ""
         return Question(
             title=f"Purge {name}",
             button="Purge",
@@ -88,10 +89,11 @@ class Purge(QueueAct):
             text=["Waiting messages are cancelled and not delivered.", after],
             count=stats.ready + stats.scheduled,
             unit="messages wait",
+            estimated=stats.estimated,
             facts={
-                "Ready": about + count(stats.ready),
-                "Scheduled": about + count(stats.scheduled),
-                "Leased, not affected": count(stats.leased),
+                "Ready": _about(stats, stats.ready),
+                "Scheduled": _about(stats, stats.scheduled),
+                "Leased, not affected": _about(stats, stats.leased),
             },
             fields=[limit_field(visit), confirm_field(visit, name)],
             danger=True,
@@ -122,9 +124,14 @@ class PurgeDead(Purge):
             text=["They are cancelled.", after],
             count=stats.dead,
             unit="dead letters",
+            estimated=stats.estimated,
             fields=[limit_field(visit), confirm_field(visit, name)],
             danger=True,
         )
+
+
+def _about(stats: QueueStats, number: int) -> str:
+    return ("about " if stats.estimated else "") + count(number)
 
 
 def _after_purge(keep_history: int) -> str:
@@ -203,6 +210,7 @@ class Drop(QueueAct):
             ],
             count=held,
             unit="messages would be lost",
+            estimated=stats.estimated,
             fields=[confirm_field(visit, name)],
             danger=True,
         )
@@ -263,7 +271,9 @@ class Redrive(QueueAct):
             return {}
         stats = await visit.run(read.stats(name))
         free = max(0, limit - stats.ready - stats.scheduled - stats.leased)
-        return {"Room in the queue": f"{count(free)} of {count(limit)}; no more are redriven"}
+        return {
+            "Room in the queue": f"{_about(stats, free)} of {count(limit)}; no more are redriven"
+        }
 
     async def do(self, visit: Visit) -> Deed:
         name, limit = self.name(visit), limit_of(visit)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, Final
@@ -14,7 +14,9 @@ from starlette.routing import Route
 from penstock.commands import read
 from penstock.commands.read.bulk_queries import last_purge
 from penstock.errors import QueueNotFoundError
+from penstock.server.monitoring.snapshots import Snapshot
 from penstock.server.ui.diagnosis import diagnose
+from penstock.server.ui.findings import QUEUE_KINDS, Finding
 from penstock.server.ui.errors import kinds_of
 from penstock.server.ui.paths import queue_path
 from penstock.server.ui.queue_charts import read_charts
@@ -27,6 +29,14 @@ _NEVER: Final = -100_000_000_000
 # Two snapshots of the same start time differ by less than this.
 _SAME_SECONDS: Final = 60
 Place = tuple[float, str]
+# With the kinds of findings that have no page for themselves.
+ONLY: Final = (
+    "all",
+    "trouble",
+    "paused",
+    "dead",
+    *sorted(QUEUE_KINDS - {"paused", "dead-letters"}),
+)
 SORTS: Final = ("name", "ready", "oldest", "leased", "scheduled", "dead", "done", "failed")
 
 
@@ -35,9 +45,11 @@ async def queues(visit: Visit) -> View:
     snapshot = await visit.look()
     wanted = visit.asked("q")
     sort = visit.asked_one("sort", SORTS)
-    only = visit.asked_one("only", ("all", "trouble", "paused", "dead"))
-    lines = queue_rows(snapshot, diagnose(snapshot))
-    found = [line for line in lines if _fits(line, wanted, only)]
+    only = visit.asked_one("only", ONLY)
+    findings = diagnose(snapshot)
+    lines = queue_rows(snapshot, findings)
+    chosen = _chosen(only, snapshot, lines, findings)
+    found = [line for line in lines if line.name in chosen and (wanted or "").lower() in line.name]
     places = {line.name: _place(line, sort, snapshot.at) for line in found}
     found.sort(key=lambda line: places[line.name])
     after = _asked_place(visit, places, sort)
@@ -53,19 +65,25 @@ async def queues(visit: Visit) -> View:
         "q": wanted,
         "sort": sort,
         "only": only,
+        "filters": ONLY,
     }
     return View("queues.html", "Queues", data, live=True)
 
 
-def _fits(line: QueueRow, wanted: str | None, only: str) -> bool:
-    if wanted is not None and wanted.lower() not in line.name:
-        return False
-    return {
-        "all": True,
-        "trouble": line.trouble in ("critical", "warning"),
-        "paused": line.paused,
-        "dead": line.dead > 0,
-    }[only]
+def _chosen(
+    only: str, snapshot: Snapshot, lines: list[QueueRow], findings: list[Finding]
+) -> Set[str]:
+    """The names of the queues that a filter lists. An estimate does not decide it."""
+    if only in ("all", "trouble", "paused"):
+        return {
+            line.name
+            for line in lines
+            if only == "all"
+            or (line.trouble in ("critical", "warning") if only == "trouble" else line.paused)
+        }
+    if only == "dead":
+        return {stats.queue for stats in snapshot.exact if stats.dead}
+    return {finding.subject for finding in findings if finding.kind == only}
 
 
 def _place(line: QueueRow, sort: str, at: datetime) -> Place:

@@ -107,3 +107,10 @@ begin
   perform penstock._fail('PS053', format('batch %s of consumer %L ', tick, consumer) || problem,
     jsonb_build_object('consumer', consumer, 'tick', tick), hint);
 end $$;
+
+-- PS021: there is no valid key of this name or id.
+create or replace function penstock._fail_unknown_key(key text) returns void language plpgsql as $$
+begin
+  perform penstock._fail('PS021', format('there is no valid API key %L', left(key, 200)),
+    jsonb_build_object('key', left(key, 200)), 'The view penstock.api_keys lists all keys.');
+end $$;

@@ -1,7 +1,7 @@
 -- Requests an act on all messages in a state that match a filter: cancel, redrive, replay, move or set_priority.
 -- Messages that were enqueued after the request are left out, so the act ends. With in_background a server carries it
 -- out; otherwise the caller calls step_bulk_act until it has ended. dry_run only counts. Returns the id of the act.
--- Locks: the new rows. Uses queue_name_key.
+-- Locks: the new rows. Uses queue_name_key, and indexes as browse.
 create or replace function penstock.request_bulk_act(act text, state text, queues text[] default null,
   key text default null, error text default null, worker text default null, enqueued_before timestamptz default null,
   enqueued_after timestamptz default null, to_queue text default null, priority integer default null,
@@ -47,6 +47,7 @@ begin
     request_bulk_act.to_queue, request_bulk_act.priority, request_bulk_act.per_second, request_bulk_act.max_count,
     request_bulk_act.dry_run, request_bulk_act.created_by, now_at)
   returning b.id into made;
+  update penstock.bulk_act b set expected = least(penstock._count_meant(b), b.max_count) where b.id = made;
   if in_background then
     if not exists (select from penstock.queue q where q.name = 'penstock.bulk_acts') then
       perform penstock.create_queue('penstock.bulk_acts',
@@ -55,4 +56,36 @@ begin
     perform penstock.enqueue('penstock.bulk_acts', jsonb_build_object('bulk_act', made));
   end if;
   return made;
+end $$;
+
+-- How many messages an act is going to find: of 10,000 or fewer their exact number, else the statistics of the state,
+-- which may be an estimate. Null if there are more and the act has a filter, because only the act itself can count them.
+-- Locks: ACCESS SHARE. Indexes as browse and stats.
+create or replace function penstock._count_meant(b penstock.bulk_act) returns bigint language plpgsql stable as $$
+declare
+  s penstock.sighting;
+  t penstock.queue_stats;
+  n bigint := 0;
+begin
+  for s in select * from penstock.browse(b.state, b.queues,
+    (b.key, b.error, b.worker, b.enqueued_before, b.enqueued_after)::penstock.sight_filter, null, 10000, 10000)
+  loop
+    n := n + case when s.id is not null and penstock._is_meant(b, s) then 1 else 0 end;
+  end loop;
+  -- At this point s is the last row.
+  if s.place is null then
+    return n;
+  elsif coalesce(b.key, b.error, b.worker) is not null or b.enqueued_before < b.created_at
+    or b.enqueued_after is not null or b.state not in ('ready', 'scheduled', 'leased', 'dead') then
+    return null;
+  end if;
+  n := 0;
+  for t in
+    select a.* from penstock.all_stats() a where b.queues is null and not a.queue ^@ 'penstock.'
+    union all select (penstock.stats(q.name)).* from unnest(b.queues) q (name)
+  loop
+    n := n + case b.state when 'ready' then t.ready when 'scheduled' then t.scheduled when 'leased' then t.leased
+      else t.dead end;
+  end loop;
+  return n;
 end $$;

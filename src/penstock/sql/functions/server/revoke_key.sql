@@ -6,8 +6,7 @@ begin
   update penstock.api_key k set revoked_at = clock_timestamp(), revoked_by = revoke_key.revoked_by
   where revoke_key.key in (k.name, k.id) and k.revoked_at is null;
   if not found then
-    perform penstock._fail('PS021', format('there is no valid API key %L', left(revoke_key.key, 200)),
-      jsonb_build_object('key', left(revoke_key.key, 200)), 'The view penstock.api_keys lists all keys.');
+    perform penstock._fail_unknown_key(revoke_key.key);
   end if;
   notify penstock_keys;
 end $$;
