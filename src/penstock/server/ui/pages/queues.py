@@ -16,8 +16,8 @@ from penstock.commands.read.bulk_queries import last_purge
 from penstock.errors import QueueNotFoundError
 from penstock.server.monitoring.snapshots import Snapshot
 from penstock.server.ui.diagnosis import diagnose
-from penstock.server.ui.findings import QUEUE_KINDS, Finding
 from penstock.server.ui.errors import kinds_of
+from penstock.server.ui.findings import QUEUE_KINDS, Finding
 from penstock.server.ui.paths import queue_path
 from penstock.server.ui.queue_charts import read_charts
 from penstock.server.ui.queue_rows import QueueRow, queue_rows
