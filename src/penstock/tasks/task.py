@@ -28,6 +28,8 @@ R = TypeVar("R")
 
 TASK_HEADER: Final = "penstock-task"
 _OPTIONS: Final = frozenset(MessageOptions.__annotations__)
+# What options() takes.
+_ALL_OPTIONS: Final = _OPTIONS | {"on_conflict", "unique", "connection"}
 # What Celery calls them.
 _CELERY_NAMES: Final = {"countdown": "delay", "eta": "visible_at", "expires": "ttl"}
 
@@ -108,7 +110,9 @@ class Task(Generic[P, R]):
 
         Args:
             args: The positional arguments of the call.
-            kwargs: The keyword arguments of the call.
+            kwargs: The keyword arguments of the call, and options by name, such as `delay=60`. A
+                parameter of the function comes first. Type checkers know options in `options()`
+                alone.
 
         Returns:
             A handle, by which to wait for the result or to cancel the call.
@@ -116,8 +120,9 @@ class Task(Generic[P, R]):
         Raises:
             TaskArgumentsError: The arguments do not fit the signature of the function.
         """
-        command = self._command(args, kwargs)
-        return Handle(await self._clients.async_client.run(command, self._connection), self)
+        task, given = self._with_options(kwargs)
+        command = task._command(args, given)
+        return Handle(await self._clients.async_client.run(command, task._connection), self)
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """As `enqueue`, for code that is not async.
@@ -126,8 +131,9 @@ class Task(Generic[P, R]):
             args: The positional arguments of the call.
             kwargs: The keyword arguments of the call.
         """
-        command = self._command(args, kwargs)
-        return Handle(self._clients.sync_client.run(command, self._connection), self)
+        task, given = self._with_options(kwargs)
+        command = task._command(args, given)
+        return Handle(self._clients.sync_client.run(command, task._connection), self)
 
     def enqueue_with_ack(self, *args: P.args, **kwargs: P.kwargs) -> None:
         """Enqueue a call together with the ack of the running handler.
@@ -148,7 +154,8 @@ class Task(Generic[P, R]):
                 "no handler is running here",
                 hint="Call enqueue_with_ack() in a handler or a task that a worker runs.",
             )
-        delivery._enqueues.append(self._json_message(args, kwargs))
+        task, given = self._with_options(kwargs)
+        delivery._enqueues.append(task._json_message(args, given))
 
     def handle(self, id: int) -> Handle[R]:
         """Return the handle of a call that was enqueued earlier.
@@ -165,7 +172,16 @@ class Task(Generic[P, R]):
             args: The positional arguments of the call.
             kwargs: The keyword arguments of the call.
         """
-        return NewMessage(self.arguments.encode(args, kwargs), **self._message_options())
+        task, given = self._with_options(kwargs)
+        return NewMessage(task.arguments.encode(args, given), **task._message_options())
+
+    def _with_options(self, kwargs: dict[str, Any]) -> tuple[Self, dict[str, Any]]:
+        """The task with the options among these arguments, and the arguments of the function."""
+        names = self.arguments.unknown(_ALL_OPTIONS & kwargs.keys()) if kwargs else None
+        if not names:
+            return self, kwargs
+        options = {name: kwargs[name] for name in names}
+        return self.options(**options), {n: v for n, v in kwargs.items() if n not in options}
 
     def _command(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Command[int]:
         return self._enqueue(self.arguments.encode(args, kwargs))
@@ -187,7 +203,8 @@ class Task(Generic[P, R]):
                 of the previous step.
             kwargs: The keyword arguments.
         """
-        return Call(self, args, kwargs, takes_previous=True)
+        task, given = self._with_options(kwargs)
+        return Call(task, args, given, takes_previous=True)
 
     def si(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """As `s`, but the call does not get the result of the previous step.
@@ -196,7 +213,8 @@ class Task(Generic[P, R]):
             args: All positional arguments.
             kwargs: All keyword arguments.
         """
-        return Call(self, args, kwargs, takes_previous=False)
+        task, given = self._with_options(kwargs)
+        return Call(task, args, given, takes_previous=False)
 
     def _json_message(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The parameters of `penstock.enqueue`, as JSON has them."""
