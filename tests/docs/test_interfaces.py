@@ -19,6 +19,7 @@ SQL_ELSEWHERE = ("background", "common", "lake", "monitoring", "server", "spark"
 # Workers, the server and the UI call these.
 SQL_INTERNAL = {
     "clock_step",
+    "continue_cancels",
     "drop_expired_results",
     "finish_batches",
     "note_deliveries",

@@ -8,6 +8,8 @@ from typing import Any
 import httpx
 import psycopg
 
+from .test_control_plane import until
+
 
 def _enqueue(http: httpx.Client, **message: Any) -> str:
     answer = http.post("/api/messages", json={"topic": "orders", "json": 1, **message})
@@ -125,6 +127,21 @@ def test_batches_are_shown_and_cancelled(http: httpx.Client, db: psycopg.Connect
     assert answer.json() == {"cancelled": 2, "more": False}
     missing = http.get("/api/batches/999")
     assert (missing.status_code, missing.json()["fields"]) == (404, {"batch": "999"})
+
+
+def test_one_request_cancels_a_batch_of_any_size(
+    http: httpx.Client, db: psycopg.Connection[Any]
+) -> None:
+    http.post("/api/topic-configs", json={"topic": "orders"})
+    [(id,)] = db.execute("select penstock.create_batch('large')")
+    add = "select penstock.add_to_batch(%s, 'orders', array_fill('1'::jsonb, array[2500]))"
+    db.execute(add, [id])
+    answer = http.post(f"/api/batches/{id}/cancel")
+    assert answer.json() == {"cancelled": 1000, "more": True}
+    found = until(
+        lambda: http.get(f"/api/batches/{id}").json(), lambda found: found["state"] == "finished"
+    )
+    assert (found["cancelled"], found["pending"]) == (2500, 0)
 
 
 def test_a_task_has_a_result(http: httpx.Client, db: psycopg.Connection[Any]) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import expect
 from tests.ui.conftest import MakeSite, Visit, twin
 
 from penstock.commands.write.progress import Report, report_progress
+from penstock.server.ui.pages import batches as pages
 
 
 def test_a_batch_and_the_progress_of_its_members_are_shown(
-    make_site: MakeSite, visit: Visit
+    make_site: MakeSite, visit: Visit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with make_site() as site:
+    monkeypatch.setattr(pages, "PIECE", 1)  # the request leaves the other member to the server
+    with make_site(upkeep="on") as site:
         site.client.create_queue("emails")
         site.db.execute("select penstock.create_batch('import')")
         add = "select penstock.add_to_batch(1, 'emails', array['1'::jsonb, '2'])"
@@ -29,5 +32,10 @@ def test_a_batch_and_the_progress_of_its_members_are_shown(
         assert twin(site, "/batches.json")["batches"][0]["pending"] == 2
         page.goto("/batches/1/cancel")
         page.get_by_role("button", name="Cancel the batch").click()
+        page.wait_for_url("**/batches?done=*")
+        page.wait_for_function(
+            "async () => (await (await fetch('/batches.json')).text()).includes('finished')"
+        )
+        page.reload()
         expect(page.locator("#batch-1")).to_contain_text("finished")
         assert twin(site, "/batches.json")["batches"][0]["cancelled"] == 2

@@ -38,7 +38,7 @@ class Batches(Struct):
 
 
 class CancelledBatch(Struct):
-    """The number of messages that were cancelled, and whether there are more to cancel."""
+    """The number of messages that were cancelled now, and whether others are cancelled soon."""
 
     cancelled: int
     more: bool
@@ -71,9 +71,14 @@ async def show_batch(call: Call) -> Batch:
 
 @endpoint("POST", "/api/batches/{id}/cancel", answers={200: CancelledBatch}, problems=(404,))
 async def cancel_batch_members(call: Call) -> CancelledBatch:
-    """Cancel up to 1,000 messages of a batch that have not ended. Repeat while `more` is true."""
+    """Cancel all messages of a batch that have not ended: 1,000 now, and the others soon.
+
+    If `more` is true, workers and the server cancel the others.
+    """
     id = message_id(call)
     done = await call.act(cancel_batch(id), "cancel batch", str(id))
+    if done.more:
+        call.context.background.run_soon()
     return CancelledBatch(done.members, done.more)
 
 

@@ -13,7 +13,7 @@ from penstock.server.ui.visits import Pages, View, Visit
 pages: Final = Pages()
 
 MOST: Final = 100
-# What one request cancels.
+# What the request cancels. Workers and the server cancel the others.
 PIECE: Final = 10_000
 
 
@@ -33,9 +33,9 @@ class CancelBatch(Act):
             button="Cancel the batch",
             back="/batches",
             text=[
-                "Its members that have not ended are cancelled, up to 10,000 at a time. Workers "
-                "lose the leases of members that they run. Dead letters stay. Messages that follow "
-                "the batch are enqueued."
+                "All its members that have not ended are cancelled: 10,000 at once, and the others "
+                "soon after. Workers lose the leases of members that they run. Dead letters stay. "
+                "Messages that follow the batch are enqueued."
             ],
             count=found.pending,
             unit="members have not ended",
@@ -49,6 +49,7 @@ class CancelBatch(Act):
             target=None,
             to="/batches",
             details={"id": str(id)},
+            after=visit.context.background.run_soon,
         )
 
 
