@@ -22,6 +22,7 @@ SQL_INTERNAL = {
     "continue_cancels",
     "drop_expired_results",
     "finish_batches",
+    "get_result_queue",
     "note_deliveries",
     "overdue",
     "rescans_that_found",

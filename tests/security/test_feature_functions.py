@@ -25,6 +25,7 @@ CALLERS = {
     **dict.fromkeys(
         ["claim_within", "complete_many", "finish_batches", "report_progress", "beat_v2"], CONSUMER
     ),
+    "complete_many_v2": CONSUMER,
     **dict.fromkeys(["drop_expired_results", "continue_cancels"], CONSUMER),
     **dict.fromkeys(["get_results", "get_outcome", "get_batch", "get_progress"], EVERYBODY),
     **dict.fromkeys(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -152,6 +153,30 @@ def test_a_task_has_a_result(http: httpx.Client, db: psycopg.Connection[Any]) ->
     db.execute(call, [[id], [token]])
     found = http.get(f"/api/messages/{id}/result").json()
     assert (found["state"], found["result"]) == ("done", {"total": 3})
+
+
+def test_the_result_of_a_task_without_history_is_for_readers_of_its_queue(
+    http: httpx.Client,
+    open_client: Callable[..., httpx.Client],
+    make_key: Callable[..., str],
+    db: psycopg.Connection[Any],
+) -> None:
+    for queue in ("orders", "emails"):
+        http.post("/api/topic-configs", json={"topic": queue, "keep_history": 0})
+        http.post("/api/messages", json={"topic": queue, "json": 1})
+        [(id, token)] = db.execute("select id, token from penstock.claim(%s)", [queue])
+        call = (
+            "select penstock.complete_many_v2(%s, %s, array['7'::jsonb], array[60], queues => %s)"
+        )
+        assert db.execute(call, [[id], [token], [queue]]).fetchall() == [(id,)]
+    assert http.get(f"/api/messages/{id}").status_code == 404
+    found = http.get(f"/api/messages/{id}/result").json()
+    assert (found["state"], found["result"]) == ("done", 7)
+    reader = open_client(make_key("reader", "read:emails"))
+    assert reader.get(f"/api/messages/{id}/result").json()["result"] == 7
+    stranger = open_client(make_key("stranger", "read:orders"))
+    assert stranger.get(f"/api/messages/{id}/result").status_code == 403
+    assert http.get("/api/messages/999999/result").status_code == 404
 
 
 def test_no_key_enqueues_into_internal_topics(http: httpx.Client) -> None:

@@ -79,7 +79,7 @@ def ack_command(delivery: Delivery, task: Task[..., Any] | None, result: Any) ->
     if not enqueues and complete.keep_seconds is None:
         return write.ack((delivery.id, delivery.token))
     completion = Completion(
-        delivery.id, delivery.token, complete.value, complete.keep_seconds, enqueues
+        delivery.queue, delivery.id, delivery.token, complete.value, complete.keep_seconds, enqueues
     )
 
     def decode(settled: set[int]) -> None:

@@ -6726,9 +6726,9 @@ declare
                                      'oldest_client',
                                      'spark_attach', 'spark_plan', 'spark_ready', 'spark_claim', 'spark_ack',
                                        'spark_seen', 'spark_unsettled',
-                                     'spark_settle', 'spark_release', 'complete_many', 'get_results', 'get_outcome',
-                                     'drop_expired_results', 'finish_batches', 'continue_cancels', 'get_batch',
-                                     'report_progress', 'get_progress'];
+                                     'spark_settle', 'spark_release', 'complete_many', 'complete_many_v2',
+                                     'get_results', 'get_outcome', 'drop_expired_results', 'finish_batches',
+                                     'continue_cancels', 'get_batch', 'report_progress', 'get_progress'];
 begin
   return query
   select r, 'schema', s, 'usage' from unnest(penstock._roles()) r cross join unnest(array['penstock', 'mdb_queue']) s;
@@ -20528,16 +20528,17 @@ begin
   return freed;
 end $$;
 
--- complete_many acks messages, keeps the results of their tasks, and enqueues the messages that come with their acks,
+-- complete_many_v2 acks messages, keeps the results of their tasks, and enqueues the messages that come with their acks,
 -- all in one transaction. Returns the ids that were settled. A missing one had lost its lease: its
 -- result is not kept, and its messages are not enqueued.
 -- results[i] and keep_seconds[i] are null for a message that keeps no result. enqueues is an array of objects with the
 -- parameters of penstock.enqueue, and "after", the id of the message with whose ack it is enqueued. One with
 -- "continues" is the next step of a chain: the result of the message leads to it, and it takes its place in its batch.
--- Locks: the rows of the messages. Uses the indexes of ack_many, and result_pkey.
--- from functions/tasks/complete_many.sql:8
-create or replace function penstock.complete_many(ids bigint[], tokens bigint[], results jsonb[],
-  keep_seconds integer[], enqueues jsonb default null)
+-- queues[i] is the queue of a message: its readers may read the result, also over HTTP and without history.
+-- Locks: the rows of the messages. Uses the indexes of ack_many, result_pkey and queue_name_key.
+-- from functions/tasks/complete_many.sql:9
+create or replace function penstock.complete_many_v2(ids bigint[], tokens bigint[], results jsonb[],
+  keep_seconds integer[], enqueues jsonb default null, queues text[] default null)
 returns setof bigint language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   now_at  timestamptz := clock_timestamp();
@@ -20548,6 +20549,9 @@ begin
   perform penstock._check_pairs(ids, tokens, 'tokens');
   perform penstock._check_pairs(ids, results, 'results');
   perform penstock._check_pairs(ids, keep_seconds, 'keep_seconds');
+  if queues is not null then
+    perform penstock._check_pairs(ids, queues, 'queues');
+  end if;
   perform penstock._check_keep(min(k)), penstock._check_keep(max(k)) from unnest(keep_seconds) k;
   -- Most results are small. One expression finds those that may be too large.
   perform penstock._check_result(r) from unnest(results) r
@@ -20560,9 +20564,10 @@ begin
   -- A message is settled once, so there is no result yet. DELETE and INSERT take 2 us less for a result than INSERT
   -- with ON CONFLICT, and the result stays correct if there is one.
   delete from penstock.result r where r.id = any (settled);
-  insert into penstock.result (id, value, finished_at, expires_at)
-  select u.id, coalesce(u.value, 'null'), now_at, now_at + make_interval(secs => u.keep)
-  from unnest(ids, results, keep_seconds) u (id, value, keep)
+  insert into penstock.result (id, value, finished_at, expires_at, queue_id)
+  select u.id, coalesce(u.value, 'null'), now_at, now_at + make_interval(secs => u.keep),
+    (select q.id from penstock.queue q where q.name = regexp_replace(u.queue, '\.dlq$', ''))
+  from unnest(ids, results, keep_seconds, queues) u (id, value, keep, queue)
   where u.keep is not null
     and (cardinality(settled) = cardinality(ids) or u.id in (select s.id from unnest(settled) s (id)));
   get diagnostics n = row_count;
@@ -20578,8 +20583,17 @@ begin
   return query select s.id from unnest(settled) s (id);
 end $$;
 
+-- complete_many does the same without the queues: then results are found in SQL, and over HTTP with the history of their
+-- messages. Locks and indexes: as complete_many_v2.
+-- from functions/tasks/complete_many.sql:57
+create or replace function penstock.complete_many(ids bigint[], tokens bigint[], results jsonb[],
+  keep_seconds integer[], enqueues jsonb default null)
+returns setof bigint language sql security definer set search_path = pg_catalog, pg_temp as $$
+  select penstock.complete_many_v2(ids, tokens, results, keep_seconds, enqueues)
+$$;
+
 -- Results are kept for 1 second to 10 years.
--- from functions/tasks/complete_many.sql:51
+-- from functions/tasks/complete_many.sql:64
 create or replace function penstock._check_keep(keep_seconds integer) returns void language plpgsql as $$
 begin
   if keep_seconds not between 1 and 315360000 then
@@ -20588,7 +20602,7 @@ begin
 end $$;
 
 -- A result has at most 1 MiB as text. PostgreSQL stores 1e131000 in 12 bytes, and prints it with 131,001 digits.
--- from functions/tasks/complete_many.sql:59
+-- from functions/tasks/complete_many.sql:72
 create or replace function penstock._check_result(result jsonb) returns void language plpgsql as $$
 declare
   size bigint := penstock._text_bytes(result);
@@ -20600,7 +20614,7 @@ begin
 end $$;
 
 -- Consumers may ack, but only producers may enqueue, also with an ack. The caller is found as in _is_admin.
--- from functions/tasks/complete_many.sql:70
+-- from functions/tasks/complete_many.sql:83
 create or replace function penstock._check_may_enqueue() returns void language plpgsql as $$
 begin
   if not has_function_privilege(coalesce(nullif(current_setting('role'), 'none'), session_user),
@@ -20611,7 +20625,7 @@ begin
 end $$;
 
 -- Notifies the callers that wait for results. A notification has less than 8000 bytes: at most 375 ids of 20 digits.
--- from functions/tasks/complete_many.sql:80
+-- from functions/tasks/complete_many.sql:93
 create or replace function penstock._announce_results(ids bigint[]) returns void language plpgsql as $$
 begin
   if cardinality(ids) between 1 and 375 then
@@ -20624,7 +20638,7 @@ end $$;
 
 -- Enqueues the messages that go with the acks of settled messages, in the order given. members: the batch of each
 -- message that was a member of one. Locks: the rows of the results, and as enqueue. Uses result_pkey.
--- from functions/tasks/complete_many.sql:92
+-- from functions/tasks/complete_many.sql:105
 create or replace function penstock._enqueue_after(settled bigint[], enqueues jsonb, members jsonb) returns void
 language plpgsql as $$
 declare
@@ -20654,7 +20668,7 @@ end $$;
 
 -- The batches of those messages that are members of one, by the ids of the messages. Locks: none. Uses
 -- batch_member_pkey.
--- from functions/tasks/complete_many.sql:121
+-- from functions/tasks/complete_many.sql:134
 create or replace function penstock._members_of(ids bigint[]) returns jsonb language sql stable
 set enable_seqscan = off set enable_bitmapscan = off as $$
   select coalesce(jsonb_object_agg(m.id, m.batch_id) filter (where not m.is_dead), '{}')
@@ -20733,10 +20747,19 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   where d.id = any (ids) and (not q.name ^@ 'penstock.' or penstock._is_admin())
 $$;
 
+-- get_result_queue returns the queue of the message of a kept result, which may leave no history. Null if no result is
+-- kept, or its queue is not known. Locks: none. Uses result_pkey and queue_pkey.
+-- from functions/tasks/results.sql:18
+create or replace function penstock.get_result_queue(id bigint) returns text
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select q.name from penstock.result r join penstock.queue q on q.id = r.queue_id
+  where r.id = get_result_queue.id and r.expires_at > clock_timestamp()
+$$;
+
 -- get_outcome returns the end of a message in any state: its state, its result if one is kept, and its error if
 -- it is dead. Nothing if the message left no trace. It may scan the segments, so it is not for every look.
 -- Locks: none. Uses result_pkey, history_log_id, and the indexes of find_message.
--- from functions/tasks/results.sql:19
+-- from functions/tasks/results.sql:27
 create or replace function penstock.get_outcome(id bigint)
 returns table (state text, value jsonb, error text)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
@@ -20764,7 +20787,7 @@ end $$;
 
 -- Deletes expired results, the oldest first, and returns how many. Workers call it.
 -- Locks: the rows, and skips locked ones. Uses result_expires_at.
--- from functions/tasks/results.sql:46
+-- from functions/tasks/results.sql:54
 create or replace function penstock.drop_expired_results(max_count integer default 1000) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
