@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from penstock.worker.app import Handler
     from penstock.worker.runner import Runner
 
+# Of a token: see sql/layout.
+HISTORY_BIT: Final = 16
 # The header names as they are before decoding, which takes longer than most messages need.
 _BATCH_HEADER_TEXT: Final = f'"{BATCH_HEADER}"'
 _CHAIN_HEADER_TEXT: Final = f'"{CHAIN_HEADER}"'
@@ -119,6 +121,11 @@ class Delivery:
         """The id of the batch that the message is a member of or follows, or None."""
         id = self.headers.get(BATCH_HEADER)
         return id if isinstance(id, int) else None
+
+    @property
+    def leaves_no_history(self) -> bool:
+        """Whether nothing is left of the message after its ack, except its result."""
+        return not self.token & HISTORY_BIT
 
     @property
     def _headers_text(self) -> str:
