@@ -69,6 +69,7 @@ class Delivery:
         self._task: asyncio.Task[None] | None = None
         self._handler: Handler | None = None  # set when its run begins
         self._enqueues: list[Mapping[str, Any]] = []  # with the ack
+        self._alarm: asyncio.TimerHandle | None = None  # at the end of the handler's timeout
         self._ended: str | None = None
         self._acked_elsewhere = False
 
