@@ -11,12 +11,13 @@ from penstock.commands import arguments as check
 from penstock.commands import write
 from penstock.commands.arguments import UNSET
 from penstock.commands.command import Command
-from penstock.commands.payload import JsonText, decode_json
-from penstock.errors import ConfigurationError, PenstockError
+from penstock.commands.payload import JsonText
+from penstock.commands.write.enqueueing import json_message
+from penstock.errors import ConfigurationError
 from penstock.model.message import MessageOptions, NewMessage, OnConflict, Unique
 from penstock.tasks.call import Call
 from penstock.tasks.clients import AppClients
-from penstock.tasks.context import current_delivery
+from penstock.tasks.context import enqueue_with_ack
 from penstock.tasks.handle import Handle
 
 if TYPE_CHECKING:
@@ -148,14 +149,8 @@ class Task(Generic[P, R]):
         Raises:
             PenstockError: No handler is running here.
         """
-        delivery = current_delivery.get()
-        if delivery is None:
-            raise PenstockError(
-                "no handler is running here",
-                hint="Call enqueue_with_ack() in a handler or a task that a worker runs.",
-            )
         task, given = self._with_options(kwargs)
-        delivery._enqueues.append(task._json_message(args, given))
+        enqueue_with_ack([task._json_message(args, given)])
 
     def handle(self, id: int) -> Handle[R]:
         """Return the handle of a call that was enqueued earlier.
@@ -221,16 +216,7 @@ class Task(Generic[P, R]):
         return self._json_parameters(self.arguments.encode(args, kwargs))
 
     def _json_parameters(self, payload: JsonText) -> dict[str, Any]:
-        params = dict(self._enqueue(payload).params)
-        del params["payload_bytes"]
-        for name in ("payload", "headers"):
-            params[name] = decode_json(params[name])
-        for name in ("delay", "ttl"):
-            if params[name] is not None:
-                params[name] = f"{params[name].total_seconds():f} seconds"
-        if params["visible_at"] is not None:
-            params["visible_at"] = params["visible_at"].isoformat()
-        return params
+        return json_message(self._enqueue(payload))
 
     def _message_options(self) -> MessageOptions:
         headers = {**(self._options.get("headers") or {}), TASK_HEADER: self.name}
