@@ -22,6 +22,7 @@ SQL_INTERNAL = {
     "continue_cancels",
     "drop_expired_results",
     "finish_batches",
+    "get_batch_members",
     "get_result_queue",
     "note_deliveries",
     "overdue",
