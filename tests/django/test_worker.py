@@ -93,6 +93,7 @@ async def test_schedules_are_synced_by_the_worker_and_by_a_command(
         call_command(
             "penstock_schedules", *arguments, app="tests.django.scheduled.app", stdout=said
         )
+        connections.close_all()  # those of this thread
         return said.getvalue()
 
     queue.create_schedule("by-hand", "orders", "@daily")
