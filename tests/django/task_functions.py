@@ -22,6 +22,11 @@ def add(one: int, two: int = 0) -> int:
 
 
 @task
+def measure(text: str) -> int:
+    return len(text)
+
+
+@task
 async def count_orders() -> int:
     return await Order.objects.acount()
 

@@ -20,6 +20,7 @@ from penstock.django import app
 from penstock.django import task_api as api
 from penstock.django.task_messages import message_priority
 from penstock.django.testing import arun_enqueued, run_enqueued
+from penstock.errors import MessageNotFoundError
 
 BACKEND = "penstock.django.backend.PenstockBackend"
 ONCE = {"default": {"BACKEND": BACKEND, "OPTIONS": {"max_attempts": 1}}}
@@ -45,6 +46,31 @@ def test_a_task_runs_and_its_result_can_be_fetched() -> None:
     assert result.worker_ids == ["penstock.testing"]
     assert result.enqueued_at <= result.started_at <= result.finished_at
     assert result.last_attempted_at == result.started_at
+
+
+@pytest.mark.parametrize("use_tz", [True, False])
+def test_a_result_can_be_fetched_from_a_queue_without_history(queue: Client, use_tz: bool) -> None:
+    backoff = {"kind": "constant", "base_seconds": 0}
+    queue.set_queue("default", keep_history=0, backoff=backoff, max_payload_bytes=2**21)
+    with override_settings(USE_TZ=use_tz):
+        result = tasks.attempts.using(priority=5).enqueue(fail_until=2)
+        run_enqueued()
+        with pytest.raises(MessageNotFoundError):
+            queue.message(int(result.id))
+        again = tasks.attempts.get_result(result.id)
+        assert (again.status, again.return_value["attempt"]) == (SUCCESSFUL, 2)
+        assert (again.args, again.kwargs, again.attempts) == ([], {"fail_until": 2}, 2)
+        assert (again.task.priority, again.enqueued_at) == (5, result.enqueued_at)
+        assert again.errors == []  # without history, earlier attempts leave nothing
+        assert again.enqueued_at <= again.started_at <= again.last_attempted_at
+        assert again.last_attempted_at <= again.finished_at
+        result.refresh()
+        assert result == again
+        # The arguments of a large call are not kept with its result.
+        large = tasks.measure.enqueue("x" * 1_100_000)
+        run_enqueued()
+        with pytest.raises(api.TaskResultDoesNotExist):
+            tasks.measure.get_result(large.id)
 
 
 async def test_async_tasks_run_and_are_enqueued_from_async_code() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import signal
 import subprocess
@@ -14,19 +15,23 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import psycopg
 import pytest
 from asgiref.sync import sync_to_async
 from django.core.management import CommandError, call_command
 from django.db import connection, connections
 from tests.chaos.server import Server
+from tests.django import scheduled
 from tests.django.conftest import LIMIT, PROJECT, close_connections, point_at
 
 from orders.models import Order
 from orders.tasks import pack, send_receipt
 from penstock import Client, Worker
+from penstock.cli.worker import load
 from penstock.django import App
 from penstock.worker import Delivery
+from penstock.worker import app as base
 from penstock.worker.handlers import Call
 
 
@@ -78,6 +83,40 @@ async def check_rows(numbers: range) -> None:
     await sync_to_async(connections.close_all)()
     found = await sync_to_async(lambda: set(Order.objects.values_list("email", "item")))()
     assert found == {(way, str(number)) for way in ("thread", "loop") for number in numbers}
+
+
+async def test_schedules_are_synced_by_the_worker_and_by_a_command(
+    project: str, queue: Client
+) -> None:
+    def sync(*arguments: str) -> str:
+        said = io.StringIO()
+        call_command(
+            "penstock_schedules", *arguments, app="tests.django.scheduled.app", stdout=said
+        )
+        connections.close_all()  # those of this thread
+        return said.getvalue()
+
+    queue.create_schedule("by-hand", "orders", "@daily")
+    other = base.App(project, name="other")
+    other.schedule(cron="@daily", name="elsewhere")(other.task(queue="orders")(leave_a_mark))
+    async with Worker(other, project), Worker(scheduled.app, project):
+        pass
+    assert scheduled.app.name == "shop"  # the settings are in shop.settings
+    assert [each.name for each in queue.schedules()] == ["by-hand", "elsewhere", "mark"]
+    assert await asyncio.to_thread(sync) == "all schedules were up to date\n"
+    queue.drop_schedule("mark")
+    assert await asyncio.to_thread(sync) == "created or changed schedule mark\n"
+    before = App()
+    before.schedule(cron="@daily", name="old")(before.task(queue="orders")(leave_a_mark))
+    async with Worker(before, project):
+        pass
+    assert await asyncio.to_thread(sync, "--drop-others") == "dropped schedule old\n"
+    assert [each.name for each in queue.schedules()] == ["by-hand", "elsewhere", "mark"]
+    with pytest.raises(click.BadParameter, match="penstock_schedules"):
+        load("penstock.django:app")
+
+
+def leave_a_mark() -> None: ...
 
 
 # Those of Django have no name.

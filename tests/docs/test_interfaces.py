@@ -19,8 +19,11 @@ SQL_ELSEWHERE = ("background", "common", "lake", "monitoring", "server", "spark"
 # Workers, the server and the UI call these.
 SQL_INTERNAL = {
     "clock_step",
+    "continue_cancels",
     "drop_expired_results",
     "finish_batches",
+    "get_batch_members",
+    "get_result_queue",
     "note_deliveries",
     "overdue",
     "rescans_that_found",

@@ -27,7 +27,8 @@ CALLERS = {
     **dict.fromkeys(
         ["claim_within", "complete_many", "finish_batches", "report_progress", "beat_v2"], CONSUMER
     ),
-    "drop_expired_results": CONSUMER,
+    "complete_many_v2": CONSUMER,
+    **dict.fromkeys(["drop_expired_results", "continue_cancels"], CONSUMER),
     **dict.fromkeys(["get_results", "get_outcome", "get_batch", "get_progress"], EVERYBODY),
     **dict.fromkeys(
         ["cancel_batch", "request_bulk_act", "step_bulk_act", "stop_bulk_act", "fail_bulk_act"],

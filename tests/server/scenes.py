@@ -441,6 +441,8 @@ ROUTES: dict[str, Build] = {
     "DELETE /api/keys/{key}": lambda s: Example(f"/api/keys/{s.key}"),
     "GET /services/{service}": lambda s: Example("/services/local"),
     "GET /services/{service}.json": lambda s: Example("/services/local.json"),
+    "GET /batches/{id}": lambda s: Example(f"/batches/{s.batch}"),
+    "GET /batches/{id}.json": lambda s: Example(f"/batches/{s.batch}.json"),
     "GET /find": lambda s: Example("/find", query={"q": "ord"}),
     "GET /find.json": lambda s: Example("/find.json", query={"q": "ord"}),
     "GET /messages/{id}": lambda s: Example(f"/messages/{s.ready}"),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
 import psycopg
+
+from .test_control_plane import until
 
 
 def _enqueue(http: httpx.Client, **message: Any) -> str:
@@ -127,6 +130,21 @@ def test_batches_are_shown_and_cancelled(http: httpx.Client, db: psycopg.Connect
     assert (missing.status_code, missing.json()["fields"]) == (404, {"batch": "999"})
 
 
+def test_one_request_cancels_a_batch_of_any_size(
+    http: httpx.Client, db: psycopg.Connection[Any]
+) -> None:
+    http.post("/api/topic-configs", json={"topic": "orders"})
+    [(id,)] = db.execute("select penstock.create_batch('large')")
+    add = "select penstock.add_to_batch(%s, 'orders', array_fill('1'::jsonb, array[2500]))"
+    db.execute(add, [id])
+    answer = http.post(f"/api/batches/{id}/cancel")
+    assert answer.json() == {"cancelled": 1000, "more": True}
+    found = until(
+        lambda: http.get(f"/api/batches/{id}").json(), lambda found: found["state"] == "finished"
+    )
+    assert (found["cancelled"], found["pending"]) == (2500, 0)
+
+
 def test_a_task_has_a_result(http: httpx.Client, db: psycopg.Connection[Any]) -> None:
     http.post("/api/topic-configs", json={"topic": "orders", "keep_history": 7})
     _enqueue(http)
@@ -135,6 +153,30 @@ def test_a_task_has_a_result(http: httpx.Client, db: psycopg.Connection[Any]) ->
     db.execute(call, [[id], [token]])
     found = http.get(f"/api/messages/{id}/result").json()
     assert (found["state"], found["result"]) == ("done", {"total": 3})
+
+
+def test_the_result_of_a_task_without_history_is_for_readers_of_its_queue(
+    http: httpx.Client,
+    open_client: Callable[..., httpx.Client],
+    make_key: Callable[..., str],
+    db: psycopg.Connection[Any],
+) -> None:
+    for queue in ("orders", "emails"):
+        http.post("/api/topic-configs", json={"topic": queue, "keep_history": 0})
+        http.post("/api/messages", json={"topic": queue, "json": 1})
+        [(id, token)] = db.execute("select id, token from penstock.claim(%s)", [queue])
+        call = (
+            "select penstock.complete_many_v2(%s, %s, array['7'::jsonb], array[60], queues => %s)"
+        )
+        assert db.execute(call, [[id], [token], [queue]]).fetchall() == [(id,)]
+    assert http.get(f"/api/messages/{id}").status_code == 404
+    found = http.get(f"/api/messages/{id}/result").json()
+    assert (found["state"], found["result"]) == ("done", 7)
+    reader = open_client(make_key("reader", "read:emails"))
+    assert reader.get(f"/api/messages/{id}/result").json()["result"] == 7
+    stranger = open_client(make_key("stranger", "read:orders"))
+    assert stranger.get(f"/api/messages/{id}/result").status_code == 403
+    assert http.get("/api/messages/999999/result").status_code == 404
 
 
 def test_no_key_enqueues_into_internal_topics(http: httpx.Client) -> None:

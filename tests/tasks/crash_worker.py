@@ -15,7 +15,7 @@ app = App(DSN)
 pool: AsyncConnectionPool
 
 
-@app.task(queue="crash", retry=100)
+@app.task(queue="crash", retry=100, keep_result=True)
 async def step(chain: int, number: int = 0) -> int:
     """Records its effect in the transaction of its ack."""
     async with pool.connection() as connection, connection.transaction():

@@ -67,6 +67,19 @@ def pid() -> int:
     return os.getpid()
 
 
+@app.task(
+    queue="work",
+    process=ProcessLimits(max_processes=1),
+    keep_result=True,
+    retry=ONCE,
+    timeout=60,
+)
+def take_turns(gate: str) -> int:
+    while not os.path.exists(gate):
+        time.sleep(0.02)
+    return os.getpid()
+
+
 @app.task(queue="work", process=ProcessLimits(max_memory_mb=300), keep_result=True, retry=ONCE)
 def eat(megabytes: int) -> int:
     eaten = bytearray(b"x") * (megabytes * 1024 * 1024)

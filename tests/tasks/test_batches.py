@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from penstock import App, AsyncClient, Reject, Worker, batch, chain, current
+from penstock.commands.write.batches import cancel_batch
 from penstock.errors import (
     BatchNotFoundError,
     BatchSealedError,
@@ -204,6 +205,31 @@ def test_members_of_all_kinds_can_be_cancelled_together(db: Db) -> None:
     assert value(db, "select (penstock.stats('work')).ready") == 0
 
 
+def test_members_that_a_cancel_has_left_are_cancelled_later(db: Db, connect: Connect) -> None:
+    id, _ = make(db, 30)
+    other, _ = make(db, 3)
+    [lease] = claim(db, 1)
+    db.execute("select penstock.reject(%s, %s)", lease)
+    assert value(db, "select penstock.continue_cancels()") == 0
+    assert value(db, "select more from penstock.cancel_batch(%s, 10)", id) is True
+    assert follows(db) == []
+    with db.transaction():
+        assert value(db, "select penstock.continue_cancels(10)") == 10
+        # Another caller does not wait for this one.
+        assert value(connect(), "select penstock.continue_cancels(10)") == 0
+    assert counts(db, id) == {"total": 30, "pending": 9, "dead": 1, "cancelled": 20}
+    assert value(db, "select state from penstock.batches where id = %s", id) == "cancelling"
+    db.execute("select penstock.maintain(true)")
+    assert counts(db, id) == {"total": 30, "pending": 0, "dead": 1, "cancelled": 29}
+    assert value(db, "select penstock.continue_cancels()") == 0
+    assert follows(db) == ["failure", "finish"]
+    assert counts(db, other) == {"total": 3, "pending": 3}
+    assert value(db, "select count(*) from penstock.batch_change where batch_id = %s", id) == 0
+    for wrong in (0, 10_001, None):
+        with pytest.raises(psycopg.Error, match="max_count"):
+            db.execute("select penstock.continue_cancels(%s)", [wrong])
+
+
 def test_a_batch_takes_members_until_it_is_sealed(db: Db, connect: Connect) -> None:
     id, _ = make(db, 1, seal=False)
     ack_many(db, claim(db))
@@ -378,6 +404,20 @@ async def test_a_batch_is_cancelled_with_all_that_runs(
         assert (found.state, found.cancelled) == ("finished", 5)
         with pytest.raises(TimeoutError):
             await (await batch([forever.options(delay=60).s(1)]).enqueue()).wait(0.05)
+
+
+async def test_workers_cancel_the_members_that_a_cancel_has_left(
+    dsn: str, client: AsyncClient, app: App
+) -> None:
+    @app.task(queue="work")
+    async def fine(n: int) -> None: ...
+
+    later = await batch(fine.options(delay=3600).s(n) for n in range(30)).enqueue()
+    assert await client.run(cancel_batch(later.id, 10)) == (10, True)
+    async with Worker(app, dsn):
+        await (await batch([fine.s(1)]).enqueue()).wait(30)  # workers look after each end
+        found = await later.wait(30)
+    assert (found.cancelled, found.pending) == (30, 0)
 
 
 async def test_a_batch_that_is_refused_is_cancelled(

@@ -110,13 +110,35 @@ class Faults:
         return f"{self.kills} workers killed, {self.restarts} crashes of the database"
 
 
+# The chains whose last step has a result, their different values, and the number of results that
+# lead to each of them.
+RESULTS = """
+with recursive step as (
+  select r.id, r.next_id, r.value, 1 as number from penstock.result r
+  where not exists (select from penstock.result p where p.next_id = r.id)
+  union all
+  select r.id, r.next_id, r.value, s.number + 1
+  from step s join penstock.result r on r.id = s.next_id)
+select count(*), count(distinct value), min(number), max(number) from step where next_id is null
+"""
+
 Steps = Callable[[psycopg.Connection[Any], BatchProgress], int]
 
 
 def run(
-    cluster: Server, place: Path, calls: Iterator[Any], steps: Steps, count: int, kills: int
+    cluster: Server,
+    place: Path,
+    calls: Iterator[Any],
+    steps: Steps,
+    count: int,
+    kills: int,
+    cancel_from: int | None = None,
 ) -> BatchProgress:
-    """Enqueue a batch of `count` steps and kill until it has finished."""
+    """Enqueue a batch of `count` steps and kill until it has finished.
+
+    Some members are cancelled after `cancel_from` steps, and workers cancel the others. The last
+    kill comes during that time.
+    """
     dsn = cluster.dsn()
     with Client(dsn) as client:
         client.create_queue("crash", lease_seconds=3, keep_history=0)
@@ -131,7 +153,8 @@ def run(
     ).enqueue_sync()
     enqueued = time.monotonic()
     crew = Crew(dsn, place)
-    faults = Faults(cluster, crew, count // (kills + 1), kills)
+    steps_between = count // (kills + 1) if cancel_from is None else cancel_from // kills
+    faults = Faults(cluster, crew, steps_between, kills)
     try:
         while True:
             time.sleep(LOOK_SECONDS)
@@ -141,6 +164,10 @@ def run(
                 with cluster.connect() as db:
                     fired = db.execute("select count(*) from fired").fetchone()
                     taken = steps(db, found)
+                    if cancel_from is not None and taken >= cancel_from:
+                        cancel = "select penstock.cancel_batch(%s, 100)"
+                        db.execute(cancel, [made.id])
+                        cancel_from = None
             except (PenstockError, psycopg.Error):
                 continue
             if found.state == "finished" and fired == (2,):
@@ -178,6 +205,8 @@ def check_chains(cluster: Server, place: Path, count: int, kills: int) -> None:
     with cluster.connect() as db:
         effects = "select count(*), count(distinct (chain, number)) from effect"
         assert db.execute(effects).fetchone() == (3 * count, 3 * count)
+        assert db.execute(RESULTS).fetchone() == (count, count, 3, 3)
+        assert db.execute("select count(*) from penstock.result").fetchone() == (3 * count,)
 
 
 def check_members(cluster: Server, place: Path, count: int, kills: int, seconds: float = 0) -> None:
@@ -185,12 +214,21 @@ def check_members(cluster: Server, place: Path, count: int, kills: int, seconds:
     check_end(cluster, run(cluster, place, calls, ended_members, count, kills), count)
 
 
-def check_end(cluster: Server, found: BatchProgress, count: int) -> None:
-    """All members were done, and the messages that follow them were enqueued once."""
-    assert (found.total, found.done, found.pending) == (count, count, 0)
+def check_cancelled(cluster: Server, place: Path, count: int, kills: int) -> None:
+    calls = (tasks.member.s(n) for n in range(count))
+    found = run(cluster, place, calls, ended_members, count, kills, cancel_from=count // 2)
+    assert found.done > 0
+    assert found.cancelled > 100
+    check_end(cluster, found, count, "failure")
+
+
+def check_end(cluster: Server, found: BatchProgress, count: int, event: str = "success") -> None:
+    """All members have ended, and the messages that follow them were enqueued once."""
+    assert (found.total, found.done + found.cancelled, found.pending) == (count, count, 0)
+    assert (found.cancelled == 0) == (event == "success")
     with cluster.connect() as db:
         fired = db.execute("select event from fired order by 1").fetchall()
-        assert fired == [("end",), ("success",)]
+        assert fired == [("end",), (event,)]
         left = "select count(*) from penstock.messages where queue = 'crash'"
         assert db.execute(left).fetchone() == (0,)
         assert db.execute("select count(*) from penstock.batch_member").fetchone() == (0,)
@@ -202,6 +240,11 @@ def test_a_few_chains_survive_crashes(cluster: Server, tmp_path: Path) -> None:
 
 def test_a_few_members_survive_crashes(cluster: Server, tmp_path: Path) -> None:
     check_members(cluster, tmp_path, 1000, KILLS_IN_SHORT_FORM, seconds=0.2)
+
+
+@pytest.mark.slow
+def test_a_batch_is_cancelled_during_crashes(cluster: Server, tmp_path: Path) -> None:
+    check_cancelled(cluster, tmp_path, 50_000, KILLS)
 
 
 @pytest.mark.slow

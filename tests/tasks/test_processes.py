@@ -13,8 +13,14 @@ import pytest
 
 from penstock import App, AsyncClient, Worker, chain
 from penstock.commands.write.progress import get_progress
-from penstock.errors import ConfigurationError, TaskFailedError
+from penstock.errors import (
+    ConfigurationError,
+    InvalidValueError,
+    TaskCancelledError,
+    TaskFailedError,
+)
 from penstock.model.progress import Progress
+from penstock.worker import ProcessLimits
 
 from .batches_in_sql import Connect
 from .conftest import until
@@ -103,6 +109,33 @@ async def test_a_task_in_a_process_ends_with_a_worker_that_is_killed(
 async def test_a_process_is_replaced_after_its_last_task(worker: Worker) -> None:
     pids = [await (await tasks.pid.enqueue()).result(60) for _ in range(4)]
     assert pids[0] == pids[1] != pids[2] == pids[3]
+
+
+async def test_calls_wait_for_a_process_and_their_timeout_begins_when_they_have_one(
+    worker: Worker, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    handles = [await tasks.take_turns.enqueue(str(gate)) for _ in range(3)]
+    [runner] = worker.runners
+
+    def timeouts() -> list[bool]:
+        running = [each for each in runner.held() if each._handler is not None]
+        return sorted(each._alarm is not None for each in running)
+
+    await until(lambda: timeouts() == [False, False, True], "one runs, and two wait")
+    # A call that waits can be cancelled, and ends no process.
+    await handles[1].cancel()
+    gate.touch()
+    pids = {await handle.result(60) for handle in (handles[0], handles[2])}
+    assert len(pids) == 1
+    with pytest.raises(TaskCancelledError):
+        await handles[1].result(60)
+
+
+@pytest.mark.parametrize("field", ["max_tasks", "max_memory_mb", "max_processes"])
+def test_limits_are_positive(field: str) -> None:
+    with pytest.raises(InvalidValueError, match=field):
+        ProcessLimits(**{field: 0})
 
 
 async def test_a_call_that_uses_too_much_memory_is_killed(worker: Worker) -> None:

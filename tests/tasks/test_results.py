@@ -12,10 +12,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock import App, AsyncClient, Reject, RetryPolicy, Worker
+from penstock import App, AsyncClient, Reject, RetryPolicy, Worker, chain, group
 from penstock.db.listener import Listener
 from penstock.db.reconnecting import ReconnectingConnection
 from penstock.errors import (
+    InvalidValueError,
+    PenstockError,
     PermissionDeniedError,
     ResultNotFoundError,
     TaskCancelledError,
@@ -25,6 +27,7 @@ from penstock.errors import (
 )
 from penstock.tasks.waiting import ResultWaiter
 from penstock.testing import drain_async
+from penstock.worker import Delivery
 
 from .conftest import until
 
@@ -289,6 +292,56 @@ async def test_what_a_task_enqueues_with_its_ack_comes_with_its_result_or_not_at
             await bad.result(60)
         await until(lambda: len(seen) == 3, "what was enqueued")
     assert sorted(seen) == [1, 2, 100]
+
+
+async def test_groups_and_plain_messages_are_enqueued_with_an_ack_too(
+    client: AsyncClient, app: App
+) -> None:
+    await client.create_queue("plain")
+    ran: list[int] = []
+
+    @app.task(queue="work")
+    async def step(n: int) -> int:
+        ran.append(n)
+        return n + 1
+
+    @app.task(queue="work", retry=RetryPolicy(max_attempts=1))
+    async def fan_out(n: int) -> None:
+        group(step.s(n), chain(step.s(n + 1), step.s())).enqueue_with_ack()
+        if n > 5:
+            raise ValueError("too large")
+
+    @app.handler("work")
+    async def plain(message: Delivery) -> None:
+        n = message.payload
+        at = datetime(2040, 1, 1, tzinfo=UTC)
+        message.enqueue_with_ack("plain", {"n": n}, key="k", visible_at=at, headers={"a": 1})
+        message.enqueue_with_ack("plain", n, delay=60, on_conflict="skip", priority=2)
+        if n > 5:
+            raise Reject("too large")
+
+    for n in (1, 10):
+        await fan_out.enqueue(n)
+        await client.enqueue("work", n)
+    await drain_async(app, client, raise_errors=False)
+    assert sorted(ran) == [1, 2, 3]
+    keyed, later = sorted(await client.messages("plain", "scheduled"), key=lambda m: m.id)
+    assert (keyed.payload, keyed.key, keyed.headers) == ({"n": 1}, "k", {"a": 1})
+    assert keyed.visible_at == datetime(2040, 1, 1, tzinfo=UTC)
+    assert (later.payload, later.priority) == (1, 2)
+    assert len(await client.messages("work", "dead")) == 2
+    with pytest.raises(PenstockError, match="no handler is running here"):
+        group(step.s(1)).enqueue_with_ack()
+
+
+async def test_a_message_of_bytes_is_refused_with_an_ack(client: AsyncClient, app: App) -> None:
+    @app.handler("work")
+    async def plain(message: Delivery) -> None:
+        message.enqueue_with_ack("work", b"bytes")
+
+    await client.enqueue("work", 1)
+    with pytest.raises(InvalidValueError, match="payload is b'bytes'; allowed: a JSON value"):
+        await drain_async(app, client)
 
 
 async def test_a_lost_lease_keeps_no_result_and_enqueues_nothing(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -18,8 +21,8 @@ from .conftest import until
 Connect = Callable[..., psycopg.Connection[Any]]
 
 
-def declare(dsn: str, **options: Any) -> App:
-    app = App(dsn)
+def declare(dsn: str, application: str = "reports", **options: Any) -> App:
+    app = App(dsn, name=application)
 
     @app.schedule(**{"args": [3], **options})
     @app.task(queue="work", name="Reports:refresh", priority=2, ttl=60)
@@ -74,6 +77,24 @@ async def test_schedules_that_the_code_lost_are_dropped_on_request(
     assert len(await client.schedules()) == 3
     assert await app.schedules.drop_others(client.run) == ["reports-refresh"]
     assert [each.name for each in await client.schedules()] == ["by-hand", "renamed"]
+
+
+async def test_an_application_drops_no_schedules_of_others(dsn: str, client: AsyncClient) -> None:
+    await declare(dsn, cron="@daily").schedules.bring(client.run)
+    other = declare(dsn, "billing", cron="@daily", name="invoices")
+    await other.schedules.bring(client.run)
+    assert await other.schedules.drop_others(client.run) == []
+    assert await App(dsn, name="billing").schedules.drop_others(client.run) == ["invoices"]
+    assert [each.name for each in await client.schedules()] == ["reports-refresh"]
+
+
+def test_an_application_is_named_after_its_module(tmp_path: Path) -> None:
+    assert App().name == __name__
+    (tmp_path / "jobs.py").write_text("import penstock\nprint(penstock.App().name)\n", "utf-8")
+    for arguments in (["jobs.py"], ["-m", "jobs"], ["-c", "import jobs"]):
+        command = [sys.executable, *arguments]
+        said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert said.stdout == "jobs\n"
 
 
 async def test_a_worker_that_may_not_make_schedules_says_so_and_works(

@@ -11,8 +11,13 @@ import psycopg
 import pytest
 from pydantic import BaseModel
 
-from penstock import App, AsyncClient, Client, RetryPolicy, Worker, current
-from penstock.errors import ConfigurationError, InvalidValueError, TaskArgumentsError
+from penstock import App, AsyncClient, Client, NewMessage, RetryPolicy, Worker, current, group
+from penstock.errors import (
+    ConfigurationError,
+    InvalidValueError,
+    KeyConflictError,
+    TaskArgumentsError,
+)
 from penstock.tasks.task import TASK_HEADER
 from penstock.testing import drain_async
 
@@ -154,8 +159,8 @@ async def test_options_of_the_message_are_told_from_arguments(
     @app.task(queue="work", priority=5, retry=7)
     async def send(to: str) -> None: ...
 
-    with pytest.raises(TaskArgumentsError, match=r"options\(delay=60\)"):
-        await send.enqueue("ada", delay=60)  # type: ignore[call-arg]
+    with pytest.raises(TaskArgumentsError, match="options of the message, such as delay=60"):
+        await send.enqueue("ada", delya=60)  # type: ignore[call-arg]
     later = send.options(delay=60, key="k", headers={"tenant": "a"})
     handle = await later.options(group="g", unique="unfinished").enqueue("ada")
     found = await client.message(handle.id)
@@ -167,6 +172,67 @@ async def test_options_of_the_message_are_told_from_arguments(
             send.options(**{name: 60})
     messages = [send.message("a"), later.options(key=None, priority=1).message("b")]
     assert (await client.enqueue_many(send.queue, messages)).count == 2
+
+
+async def test_options_may_follow_the_arguments_of_any_call(
+    dsn: str, client: AsyncClient, app: App
+) -> None:
+    @app.task(queue="work")
+    async def send(to: str, priority: str = "low") -> None: ...
+
+    @app.task(queue="work")
+    async def record(**more: int) -> None: ...
+
+    @app.task(queue="work")
+    async def fan_out() -> None:
+        untyped(send).enqueue_with_ack("acked", key="acked", delay=60)
+
+    def untyped(task: Any) -> Any:
+        return task
+
+    async def check(id: int, payload: dict[str, Any], key: str) -> None:
+        found = await client.message(id)
+        assert (found.payload, found.key, found.state) == (payload, key, "scheduled")
+        assert found.priority == 0
+
+    call = {"key": "a", "delay": 60, "headers": {"tenant": "t"}, "unique": "unfinished"}
+    handle = await untyped(send).enqueue("ada", "high", **call)
+    await check(handle.id, {"to": "ada", "priority": "high"}, "a")
+    assert (await client.message(handle.id)).headers == {"tenant": "t", TASK_HEADER: "send"}
+    assert handle == send.handle(handle.id)
+    with pytest.raises(KeyConflictError):
+        await untyped(send).enqueue("ada", key="a", unique="unfinished", on_conflict="error")
+    handle = await asyncio.to_thread(untyped(send).enqueue_sync, "ada", key="b", delay=60)
+    await check(handle.id, {"to": "ada"}, "b")
+    # A parameter of the function comes first.
+    handle = await untyped(send).enqueue("ada", priority="high", key="c", delay=60)
+    await check(handle.id, {"to": "ada", "priority": "high"}, "c")
+    message = untyped(send).message("ada", key="d", delay=60)
+    found = await client.enqueue_many("work", [message])
+    await check(found.first_id or 0, {"to": "ada"}, "d")
+    for number, make in enumerate((untyped(send).s, untyped(send).si)):
+        handles = await group(make("ada", key=f"g{number}", delay=60)).enqueue()
+        await check(handles.handles[0].id, {"to": "ada"}, f"g{number}")
+    assert record.message(delay=60) == NewMessage(
+        record.arguments.encode((), {"delay": 60}), headers={TASK_HEADER: "record"}
+    )
+    with pytest.raises(InvalidValueError, match="delay"):
+        await untyped(send).enqueue("ada", delay="soon")
+    await fan_out.enqueue()
+    async with Worker(app, dsn) as worker:
+        await until(lambda: worker.settled == 1, "the ack")
+    keys = {each.key: each for each in await client.messages("work", "scheduled")}
+    await check(keys["acked"].id, {"to": "acked"}, "acked")
+
+
+async def test_a_call_with_a_connection_among_its_options_is_part_of_its_transaction(
+    dsn: str, client: AsyncClient, app: App
+) -> None:
+    task: Any = app.task(queue="work")(_nothing)
+    async with await psycopg.AsyncConnection.connect(dsn) as connection:
+        await task.enqueue(connection=connection)
+        await connection.rollback()
+    assert (await client.stats("work")).ready == 0
 
 
 async def test_a_call_is_part_of_the_callers_transaction(

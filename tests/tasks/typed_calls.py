@@ -51,6 +51,7 @@ async def good_compositions(user_id: UUID) -> None:
         await (await group(send.s(user_id), send.si(user_id)).enqueue()).results(), list[int]
     )
     assert_type(await (await group(last, send.s(user_id)).enqueue()).results(5), list[int])
+    assert_type(group(send.s(user_id)).enqueue_with_ack(), None)
     progress = await (await batch([last, send.s(user_id)], on_finish=resize.s(1)).enqueue()).wait()
     assert_type(progress.fraction, float)
 

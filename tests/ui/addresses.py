@@ -17,7 +17,10 @@ def all_addresses(site: Site) -> list[str]:
     """All pages and forms that are declared, so a new one is never left out."""
     scene = Scene(site.db, f"every-{uuid4().hex[:8]}").everything()
     values = {"name": "invoices", "service": "local", "id": scene.dead}
-    pages = [path.format(**values) for path in PAGES]
+    pages = [
+        path.format(**{**values, "id": scene.batch} if path.startswith("/batches") else values)
+        for path in PAGES
+    ]
     forms = []
     for path in ACTS:
         example = example_of(f"GET {path}", scene)

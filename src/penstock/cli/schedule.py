@@ -143,7 +143,7 @@ def drop(session: Session, name: str, yes: bool) -> None:
 @click.option(
     "--drop-others",
     is_flag=True,
-    help="Drop schedules that came from code and that the app no longer declares.",
+    help="Drop schedules that the app declared earlier and no longer declares.",
 )
 @pass_session
 def sync(session: Session, app: str, drop_others: bool) -> None:

@@ -33,6 +33,8 @@ def load(target: str) -> App:
     module = _module(module_name)
     found = getattr(module, attribute or "app", None)
     if isinstance(found, App):
+        if found.managed_by is not None:
+            raise click.BadParameter(f"{target!r} is run by {found.managed_by}")
         return found
     apps = [name for name, value in vars(module).items() if isinstance(value, App)]
     near = difflib.get_close_matches(attribute, apps, 1) or apps

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from django.conf import settings
+
 from penstock.django.clients import DjangoClients
 from penstock.django.task_queues import backend_queues
 from penstock.tasks.clients import AppClients
@@ -21,11 +23,21 @@ class App(base.App):
 
     Args:
         using: The alias of the database. The default is that of `PENSTOCK["DATABASE"]`.
+        name: The name of the application, which marks its schedules. The default is the package of
+            the settings of the project.
     """
 
-    def __init__(self, using: str | None = None) -> None:
+    managed_by = "manage.py penstock_worker, or manage.py penstock_schedules"
+
+    def __init__(self, using: str | None = None, *, name: str | None = None) -> None:
         self.using = using
-        super().__init__()
+        super().__init__(name=name or "")
+
+    @property
+    def name(self) -> str:
+        # The settings may be loaded after this module.
+        module = getattr(settings, "SETTINGS_MODULE", None) or "django"
+        return self._name or str(module).partition(".")[0]
 
     def serve_django_tasks(self) -> None:
         """Serve the queues of the backends in `TASKS` that are Penstock's, too."""

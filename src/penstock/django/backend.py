@@ -88,18 +88,25 @@ class PenstockBackend(BaseTaskBackend):
         queue = client()
         try:
             message = queue.run(read_message(int(result_id)))
-        except (ValueError, InvalidValueError, MessageNotFoundError):
+        except MessageNotFoundError:
+            stored = self._stored(result_id)
+            result = task_messages.result_from_json(int(result_id), stored)
+        except (ValueError, InvalidValueError):
             raise TaskResultDoesNotExist(result_id) from None
-        value = None
-        if message.state == "done":
-            found = queue.run(get_results([message.id])).get(message.id)
-            if found is None or found.value is None:
-                raise TaskResultDoesNotExist(result_id)
-            value = json.loads(found.value)
-        result = task_messages.result_of(message, value)
+        else:
+            value = json.loads(self._stored(result_id)) if message.state == "done" else None
+            result = task_messages.result_of(message, value)
         if result is None or result.backend != self.alias:
             raise TaskResultDoesNotExist(result_id)
         return result
+
+    def _stored(self, result_id: str) -> str:
+        """The JSON text of a kept result."""
+        id = int(result_id)
+        found = client().run(get_results([id])).get(id)
+        if found is None or found.state != "done" or found.value is None:
+            raise TaskResultDoesNotExist(result_id)
+        return found.value
 
     def check(self, **kwargs: Any) -> list[CheckMessage]:
         """System checks: the app must be installed, and the options must be known."""

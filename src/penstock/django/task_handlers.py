@@ -16,6 +16,7 @@ from django.db import connections
 from django.utils import timezone
 
 from penstock.model.message import Message
+from penstock.tasks.returns import MAX_BYTES
 from penstock.tasks.task import TASK_HEADER
 from penstock.worker.delivery import Delivery
 from penstock.worker.handlers import Function, Handler, QueueHandlers
@@ -103,6 +104,7 @@ class _Run:
     def __init__(self, delivery: Delivery) -> None:
         from penstock.django.task_api import TaskContext, task_started
 
+        self._delivery = delivery
         self._is_last = delivery.attempt >= delivery.max_attempts
         self.result = _started(delivery)
         context = (TaskContext(task_result=self.result),) if self.result.task.takes_context else ()
@@ -115,6 +117,7 @@ class _Run:
 
     def succeeded(self, value: Any) -> Outcome:
         from penstock.django.task_api import TaskResultStatus, normalize_json
+        from penstock.django.task_messages import to_json
 
         backend: Any = self.result.task.get_backend()
         try:
@@ -125,6 +128,10 @@ class _Run:
             return self._ended(error, final=True)
         object.__setattr__(self.result, "_return_value", stored)
         self._finish(TaskResultStatus.SUCCESSFUL)
+        if self._delivery.leaves_no_history:
+            with_call = to_json(self.result, self._delivery, stored)
+            # A result that is too large is refused. This one has the arguments, too.
+            text = with_call if len(with_call) <= MAX_BYTES else text
         return Complete(text, backend.result_ttl_seconds)
 
     def failed(self, error: BaseException) -> Outcome:

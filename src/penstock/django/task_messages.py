@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ from penstock.django.task_api import (
 )
 from penstock.model.message import Message
 from penstock.tasks.task import TASK_HEADER
+from penstock.worker.delivery import Delivery
 from penstock.worker.outcomes import MAX_ERROR
 
 HEADER: Final = "django-task"
@@ -36,6 +38,7 @@ _STATUS: Final = {
     "leased": TaskResultStatus.RUNNING,
     "done": TaskResultStatus.SUCCESSFUL,
 }
+_TIMES: Final = ("enqueued_at", "started_at", "last_attempted_at", "finished_at")
 # An error as `error_text` writes it.
 _ERROR: Final = re.compile(r"([^\W\d]\w*(?:\.\w+)+): .*?\n\n(.*)", re.DOTALL)
 _OTHER_ERROR: Final = "penstock.errors.TaskFailedError"
@@ -84,15 +87,12 @@ def result_of(message: Message, value: Any) -> AnyResult | None:
     sent = message.headers.get(HEADER)
     if not isinstance(sent, Mapping) or not isinstance(message.payload, Mapping):
         return None
-    path = message.headers.get(TASK_HEADER)
-    try:
-        task = find_task(path)
-    except SuspiciousOperation:
-        raise SuspiciousOperation(f"Task {message.id} does not point to a Task ({path})") from None
+    task = _task_of(message.id, message.headers.get(TASK_HEADER))
     if task is None:
         return None
+    queue = (message.original_queue or message.queue).removesuffix(".dlq")
     result = TaskResult(
-        task=_as_enqueued(task, message, sent),
+        task=_as_enqueued(task, queue, sent),
         id=str(message.id),
         status=_STATUS.get(message.state, TaskResultStatus.FAILED),
         enqueued_at=local(message.enqueued_at),
@@ -106,6 +106,45 @@ def result_of(message: Message, value: Any) -> AnyResult | None:
         worker_ids=_worker_ids(message),
     )
     object.__setattr__(result, "_return_value", value)
+    return result
+
+
+def to_json(result: AnyResult, delivery: Delivery, value: Any) -> str:
+    """A successful result, for a queue without history. `result_from_json` reads it."""
+    fields = {
+        "path": delivery.headers.get(TASK_HEADER),
+        "sent": delivery.headers.get(HEADER),
+        "queue": delivery.queue,
+        "args": result.args,
+        "kwargs": result.kwargs,
+        "worker_ids": result.worker_ids,
+        "errors": [[each.exception_class_path, each.traceback] for each in result.errors],
+        **{name: getattr(result, name).isoformat() for name in _TIMES},
+    }
+    return json.dumps({"return_value": value, HEADER: fields})
+
+
+def result_from_json(id: int, text: str) -> AnyResult | None:
+    """The TaskResult that `to_json` wrote, or None if this is another value."""
+    found = json.loads(text)
+    if not isinstance(found, dict) or not isinstance(found.get(HEADER), dict):
+        return None
+    fields = found[HEADER]
+    task = _task_of(id, fields["path"])
+    if task is None:
+        return None
+    result = TaskResult(
+        task=_as_enqueued(task, fields["queue"].removesuffix(".dlq"), fields["sent"]),
+        id=str(id),
+        status=TaskResultStatus.SUCCESSFUL,
+        args=fields["args"],
+        kwargs=fields["kwargs"],
+        backend=str(fields["sent"].get("backend")),
+        errors=[TaskError(exception_class_path=path, traceback=t) for path, t in fields["errors"]],
+        worker_ids=fields["worker_ids"],
+        **{name: datetime.fromisoformat(fields[name]) for name in _TIMES},
+    )
+    object.__setattr__(result, "_return_value", found["return_value"])
     return result
 
 
@@ -127,13 +166,20 @@ def error_text(error: BaseException) -> str:
     return f"{head}\n\n{lines[-room:]}"
 
 
-def _as_enqueued(task: AnyTask, message: Message, sent: Mapping[str, Any]) -> AnyTask:
+def _task_of(id: int, path: object) -> AnyTask | None:
+    try:
+        return find_task(path)
+    except SuspiciousOperation:
+        raise SuspiciousOperation(f"Task {id} does not point to a Task ({path})") from None
+
+
+def _as_enqueued(task: AnyTask, queue: str, sent: Mapping[str, Any]) -> AnyTask:
     """The task as it was when it was enqueued, or its current definition if that is not valid."""
     run_after = sent.get("run_after")
     try:
         return task.using(
             priority=sent.get("priority"),
-            queue_name=(message.original_queue or message.queue).removesuffix(".dlq"),
+            queue_name=queue,
             run_after=None if run_after is None else datetime.fromisoformat(run_after),
             backend=sent.get("backend"),
         )

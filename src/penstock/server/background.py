@@ -1,4 +1,4 @@
-"""The periodic work of a server: expiry, due schedules, charts, upkeep.
+"""The periodic work of a server: expiry, due schedules, cancelled batches, charts, upkeep.
 
 Several servers may do it at once. Each step locks the rows that it works on, or skips locked ones.
 Claims do the same work, so nothing depends on this timer. It only makes things happen sooner.
@@ -16,6 +16,7 @@ from typing import Final
 import psycopg
 
 from penstock.commands.write import fire_schedules, maintain
+from penstock.commands.write.batches import continue_cancels
 from penstock.commands.write.idempotency import tidy_server
 from penstock.commands.write.monitoring import record_charts
 from penstock.errors import DatabaseUnavailableError, PenstockError
@@ -34,6 +35,7 @@ class Background:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._task: asyncio.Task[None] | None = None
+        self._wanted = asyncio.Event()
         self._expire_at = monotonic() + EXPIRY_SECONDS * random.random()
         self._tidy_at = monotonic() + TIDY_SECONDS * random.random()
 
@@ -46,9 +48,15 @@ class Background:
             with suppress(asyncio.CancelledError):
                 await self._task
 
+    def run_soon(self) -> None:
+        """Do the work now, because there is some."""
+        self._wanted.set()
+
     async def run_once(self) -> float:
         """Do the work that is due. Returns the seconds until the next call."""
         fired = await self._database.run(fire_schedules())
+        while await self._database.run(continue_cancels()):
+            pass
         if monotonic() >= self._expire_at:
             self._expire_at = monotonic() + EXPIRY_SECONDS
             await expire(self._database)
@@ -64,7 +72,9 @@ class Background:
     async def _work(self) -> None:
         pause = 1.0
         while True:
-            await asyncio.sleep(pause)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wanted.wait(), pause)
+            self._wanted.clear()
             try:
                 pause = await self.run_once()
             except DatabaseUnavailableError:

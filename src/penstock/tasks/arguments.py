@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from inspect import Parameter
 from typing import Any, Final, get_type_hints
@@ -84,6 +85,12 @@ class Arguments:
             return [getattr(call, p.name) for p in self._parameters], {}
         return self._unpack(call)
 
+    def unknown(self, names: AbstractSet[str]) -> set[str]:
+        """Those of the names that the function does not take as arguments."""
+        if any(p.kind is Parameter.VAR_KEYWORD for p in self._parameters):
+            return set()
+        return {name for name in names if name not in self.signature.parameters}
+
     def resolve(self) -> None:
         """Resolve the annotations now. ConfigurationError if a type cannot be used."""
         _ = self._decoder
@@ -105,8 +112,8 @@ class Arguments:
             error = said_by_python
         return self._refused(
             str(error),
-            f"Call it as {self._task}{self.signature}. Options of the message, such as delay and "
-            "priority, go to options(): task.options(delay=60).enqueue(...).",
+            f"Call it as {self._task}{self.signature}. The arguments can be followed by options of "
+            "the message, such as delay=60.",
         )
 
     def _decode(self, text: str) -> Any:

@@ -16,6 +16,7 @@ from penstock.model.message import Duration
 from penstock.tasks.call import Call
 from penstock.tasks.chain import Chain, ChainHandle
 from penstock.tasks.clients import AppClients
+from penstock.tasks.context import enqueue_with_ack
 from penstock.tasks.handle import Handle
 
 R = TypeVar("R")
@@ -71,6 +72,10 @@ class Group(Generic[R]):
     def enqueue_sync(self, *, connection: Any = UNSET) -> GroupHandle[R]:
         """As `enqueue`, for code that is not async."""
         return self._handle(self._clients.sync_client.run(self._command(), connection))
+
+    def enqueue_with_ack(self) -> None:
+        """Enqueue all calls together with the ack of the handler that runs."""
+        enqueue_with_ack([call.json_message() for call in self.calls])
 
     @property
     def _clients(self) -> AppClients:

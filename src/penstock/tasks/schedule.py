@@ -22,7 +22,7 @@ from penstock.model.schedule import Missed, Schedule
 from penstock.tasks.task import Task
 
 DECLARED_HEADER: Final = "penstock-declared"
-"""Marks the schedules that come from code, and their messages."""
+"""The name of the application in the headers of the schedules that come from its code."""
 
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9._-]")
 Run = Callable[[Command[Any]], Awaitable[Any]]
@@ -40,7 +40,7 @@ class DeclaredSchedule:
     kwargs: Mapping[str, Any]
     missed: Missed
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self, application: str) -> dict[str, Any]:
         """The settings by name. TaskArgumentsError if the arguments do not fit the task."""
         message = self.task._json_message(self.args, dict(self.kwargs))
         if message["delay"] is not None or message["visible_at"] is not None:
@@ -55,7 +55,7 @@ class DeclaredSchedule:
             "cron": self.cron,
             "time_zone": self.time_zone,
             "payload": message["payload"],
-            "headers": {**headers, DECLARED_HEADER: True},
+            "headers": {**headers, DECLARED_HEADER: application},
             "key": message["key"],
             "priority": message["priority"],
             "group": message["group_key"],
@@ -95,9 +95,10 @@ def _every(every: Duration | None) -> str:
 
 
 class DeclaredSchedules:
-    """The schedules of an application, by name."""
+    """The schedules of an application, by name. `application` returns the name of that."""
 
-    def __init__(self) -> None:
+    def __init__(self, application: Callable[[], str]) -> None:
+        self._application = application
         self._by_name: dict[str, DeclaredSchedule] = {}
 
     def add(self, schedule: DeclaredSchedule) -> None:
@@ -122,7 +123,7 @@ class DeclaredSchedules:
         changed = []
         for each in self:
             try:
-                if await _bring(each, there.get(each.name), run):
+                if await _bring(each, self._application(), there.get(each.name), run):
                     changed.append(each.name)
             except (InvalidValueError, QueueNotFoundError, TaskArgumentsError) as error:
                 raise ConfigurationError(
@@ -131,20 +132,24 @@ class DeclaredSchedules:
         return changed
 
     async def drop_others(self, run: Run) -> list[str]:
-        """Drop the schedules that came from code and are not declared here; their names."""
+        """Drop the schedules that this application no longer declares; their names."""
+        application = self._application()
         dropped = [
             schedule.name
             for schedule in await run(read.schedules())
-            if schedule.headers.get(DECLARED_HEADER) is True and schedule.name not in self._by_name
+            if schedule.headers.get(DECLARED_HEADER) == application
+            and schedule.name not in self._by_name
         ]
         for name in dropped:
             await run(drop_schedule(name))
         return dropped
 
 
-async def _bring(declared: DeclaredSchedule, found: Schedule | None, run: Run) -> bool:
+async def _bring(
+    declared: DeclaredSchedule, application: str, found: Schedule | None, run: Run
+) -> bool:
     """Whether the schedule was created or changed."""
-    settings = declared.settings()
+    settings = declared.settings(application)
     if found is None:
         options = {n: v for n, v in settings.items() if n not in _ARGUMENTS}
         queue, cron, payload = (settings[name] for name in _ARGUMENTS)

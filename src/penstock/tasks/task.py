@@ -11,12 +11,13 @@ from penstock.commands import arguments as check
 from penstock.commands import write
 from penstock.commands.arguments import UNSET
 from penstock.commands.command import Command
-from penstock.commands.payload import JsonText, decode_json
-from penstock.errors import ConfigurationError, PenstockError
+from penstock.commands.payload import JsonText
+from penstock.commands.write.enqueueing import json_message
+from penstock.errors import ConfigurationError
 from penstock.model.message import MessageOptions, NewMessage, OnConflict, Unique
 from penstock.tasks.call import Call
 from penstock.tasks.clients import AppClients
-from penstock.tasks.context import current_delivery
+from penstock.tasks.context import enqueue_with_ack
 from penstock.tasks.handle import Handle
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ R = TypeVar("R")
 
 TASK_HEADER: Final = "penstock-task"
 _OPTIONS: Final = frozenset(MessageOptions.__annotations__)
+# What options() takes.
+_ALL_OPTIONS: Final = _OPTIONS | {"on_conflict", "unique", "connection"}
 # What Celery calls them.
 _CELERY_NAMES: Final = {"countdown": "delay", "eta": "visible_at", "expires": "ttl"}
 
@@ -108,7 +111,9 @@ class Task(Generic[P, R]):
 
         Args:
             args: The positional arguments of the call.
-            kwargs: The keyword arguments of the call.
+            kwargs: The keyword arguments of the call, and options by name, such as `delay=60`. A
+                parameter of the function comes first. Type checkers know options in `options()`
+                alone.
 
         Returns:
             A handle, by which to wait for the result or to cancel the call.
@@ -116,8 +121,9 @@ class Task(Generic[P, R]):
         Raises:
             TaskArgumentsError: The arguments do not fit the signature of the function.
         """
-        command = self._command(args, kwargs)
-        return Handle(await self._clients.async_client.run(command, self._connection), self)
+        task, given = self._with_options(kwargs)
+        command = task._command(args, given)
+        return Handle(await self._clients.async_client.run(command, task._connection), self)
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """As `enqueue`, for code that is not async.
@@ -126,8 +132,9 @@ class Task(Generic[P, R]):
             args: The positional arguments of the call.
             kwargs: The keyword arguments of the call.
         """
-        command = self._command(args, kwargs)
-        return Handle(self._clients.sync_client.run(command, self._connection), self)
+        task, given = self._with_options(kwargs)
+        command = task._command(args, given)
+        return Handle(self._clients.sync_client.run(command, task._connection), self)
 
     def enqueue_with_ack(self, *args: P.args, **kwargs: P.kwargs) -> None:
         """Enqueue a call together with the ack of the running handler.
@@ -142,13 +149,8 @@ class Task(Generic[P, R]):
         Raises:
             PenstockError: No handler is running here.
         """
-        delivery = current_delivery.get()
-        if delivery is None:
-            raise PenstockError(
-                "no handler is running here",
-                hint="Call enqueue_with_ack() in a handler or a task that a worker runs.",
-            )
-        delivery._enqueues.append(self._json_message(args, kwargs))
+        task, given = self._with_options(kwargs)
+        enqueue_with_ack([task._json_message(args, given)])
 
     def handle(self, id: int) -> Handle[R]:
         """Return the handle of a call that was enqueued earlier.
@@ -165,7 +167,16 @@ class Task(Generic[P, R]):
             args: The positional arguments of the call.
             kwargs: The keyword arguments of the call.
         """
-        return NewMessage(self.arguments.encode(args, kwargs), **self._message_options())
+        task, given = self._with_options(kwargs)
+        return NewMessage(task.arguments.encode(args, given), **task._message_options())
+
+    def _with_options(self, kwargs: dict[str, Any]) -> tuple[Self, dict[str, Any]]:
+        """The task with the options among these arguments, and the arguments of the function."""
+        names = self.arguments.unknown(_ALL_OPTIONS & kwargs.keys()) if kwargs else None
+        if not names:
+            return self, kwargs
+        options = {name: kwargs[name] for name in names}
+        return self.options(**options), {n: v for n, v in kwargs.items() if n not in options}
 
     def _command(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Command[int]:
         return self._enqueue(self.arguments.encode(args, kwargs))
@@ -187,7 +198,8 @@ class Task(Generic[P, R]):
                 of the previous step.
             kwargs: The keyword arguments.
         """
-        return Call(self, args, kwargs, takes_previous=True)
+        task, given = self._with_options(kwargs)
+        return Call(task, args, given, takes_previous=True)
 
     def si(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """As `s`, but the call does not get the result of the previous step.
@@ -196,23 +208,15 @@ class Task(Generic[P, R]):
             args: All positional arguments.
             kwargs: All keyword arguments.
         """
-        return Call(self, args, kwargs, takes_previous=False)
+        task, given = self._with_options(kwargs)
+        return Call(task, args, given, takes_previous=False)
 
     def _json_message(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The parameters of `penstock.enqueue`, as JSON has them."""
         return self._json_parameters(self.arguments.encode(args, kwargs))
 
     def _json_parameters(self, payload: JsonText) -> dict[str, Any]:
-        params = dict(self._enqueue(payload).params)
-        del params["payload_bytes"]
-        for name in ("payload", "headers"):
-            params[name] = decode_json(params[name])
-        for name in ("delay", "ttl"):
-            if params[name] is not None:
-                params[name] = f"{params[name].total_seconds():f} seconds"
-        if params["visible_at"] is not None:
-            params["visible_at"] = params["visible_at"].isoformat()
-        return params
+        return json_message(self._enqueue(payload))
 
     def _message_options(self) -> MessageOptions:
         headers = {**(self._options.get("headers") or {}), TASK_HEADER: self.name}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 
 from penstock.commands import arguments as check
 from penstock.errors import ConfigurationError
@@ -17,6 +17,7 @@ from penstock.tasks.schedule import DeclaredSchedules, declared
 from penstock.tasks.task import Task
 from penstock.worker.app_arguments import (
     attempts_of,
+    calling_module,
     concurrency_of,
     handler_function,
     is_async_function,
@@ -61,13 +62,19 @@ class App:
 
     Args:
         dsn: The database into which tasks are enqueued. The default is that of a client.
+        name: The name of the application, which marks its schedules. The default is the name of
+            the module that makes the App.
     """
 
-    def __init__(self, dsn: str | None = None) -> None:
+    managed_by: ClassVar[str | None] = None
+    """For subclasses: what to run instead of `penstock worker` and `penstock schedule sync`."""
+
+    def __init__(self, dsn: str | None = None, *, name: str | None = None) -> None:
+        self._name = calling_module() if name is None else name
         self._queues: dict[str, QueueHandlers] = {}
         self._middleware: list[Middleware] = []
         self._tasks = TaskRegistry(self._make_clients(dsn))
-        self._schedules = DeclaredSchedules()
+        self._schedules = DeclaredSchedules(lambda: self.name)
 
     def handler(
         self,
@@ -249,6 +256,11 @@ class App:
             return task
 
         return declare
+
+    @property
+    def name(self) -> str:
+        """The name of the application."""
+        return self._name
 
     @property
     def schedules(self) -> DeclaredSchedules:

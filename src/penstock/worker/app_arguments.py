@@ -6,6 +6,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 from penstock.commands import arguments as check
@@ -15,6 +16,19 @@ from penstock.worker.retry import RetryPolicy
 
 _QUEUE: Final = re.compile(r"[a-z0-9._-]{1,128}")
 MAX_CONCURRENCY: Final = 10_000
+
+
+def calling_module() -> str:
+    """The name of the module that makes an App, also where it is the main program."""
+    frame = inspect.currentframe()
+    for _ in range(2):
+        frame = frame and frame.f_back
+    found: dict[str, Any] = {} if frame is None else frame.f_globals
+    name = str(found.get("__name__", "app"))
+    if name != "__main__":
+        return name
+    spec = found.get("__spec__")
+    return spec.name if spec is not None else Path(found.get("__file__", "app")).stem
 
 
 def queue_name(queue: Any) -> str:

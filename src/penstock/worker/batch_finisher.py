@@ -1,4 +1,7 @@
-"""Finishes batches whose members have ended. Every worker looks, and each batch finishes once."""
+"""Finishes batches whose members have ended, and cancels the members of those being cancelled.
+
+Every worker looks, and each batch finishes once.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import Final
 
 import psycopg
 
-from penstock.commands.write.batches import finish_batches
+from penstock.commands.write.batches import continue_cancels, finish_batches
 from penstock.db.reconnecting import ReconnectingConnections
 from penstock.errors import PenstockError
 
@@ -41,7 +44,9 @@ class BatchFinisher:
                     await self._wanted.wait()
             started = monotonic()
             await self._look()
-            await asyncio.sleep(max(_PAUSE, _SHARE * (monotonic() - started)))
+            pause = max(_PAUSE, _SHARE * (monotonic() - started))
+            await self._continue_cancels()
+            await asyncio.sleep(pause)
 
     async def finish(self) -> None:
         """The last look before the worker ends, if members were settled since the previous one."""
@@ -58,3 +63,14 @@ class BatchFinisher:
         else:
             if finished:
                 logger.info("batches finished: %d", finished)
+
+    async def _continue_cancels(self) -> None:
+        """Cancel one piece, and look again soon if there was one: other batches wait meanwhile."""
+        try:
+            cancelled = await self._connection.run(continue_cancels())
+        except (PenstockError, psycopg.Error) as error:
+            logger.debug("members of batches could not be cancelled, trying again: %s", error)
+        else:
+            if cancelled:
+                logger.info("members of batches cancelled: %d", cancelled)
+                self.look_soon()

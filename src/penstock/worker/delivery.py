@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from penstock.client.async_client import AsyncClient
 from penstock.client.sync_client import Client
@@ -15,9 +15,10 @@ from penstock.commands import lease_row as c
 from penstock.commands import write
 from penstock.commands.command import Command, utc
 from penstock.commands.payload import decode_json, decode_payload
+from penstock.commands.write.enqueueing import json_message
 from penstock.errors import LeaseLostError
 from penstock.model.lease_columns import LEASE_FIELDS
-from penstock.model.message import Lease
+from penstock.model.message import Lease, MessageOptions, OnConflict, Unique
 from penstock.tasks.chain import BATCH_HEADER, CHAIN_HEADER
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from penstock.worker.handlers import Handler
     from penstock.worker.runner import Runner
 
+# Of a token: see sql/layout.
+HISTORY_BIT: Final = 16
 # The header names as they are before decoding, which takes longer than most messages need.
 _BATCH_HEADER_TEXT: Final = f'"{BATCH_HEADER}"'
 _CHAIN_HEADER_TEXT: Final = f'"{CHAIN_HEADER}"'
@@ -67,6 +70,7 @@ class Delivery:
         self._task: asyncio.Task[None] | None = None
         self._handler: Handler | None = None  # set when its run begins
         self._enqueues: list[Mapping[str, Any]] = []  # with the ack
+        self._alarm: asyncio.TimerHandle | None = None  # at the end of the handler's timeout
         self._ended: str | None = None
         self._acked_elsewhere = False
 
@@ -121,6 +125,11 @@ class Delivery:
         return id if isinstance(id, int) else None
 
     @property
+    def leaves_no_history(self) -> bool:
+        """Whether nothing is left of the message after its ack, except its result."""
+        return not self.token & HISTORY_BIT
+
+    @property
     def _headers_text(self) -> str:
         return self._row[c.HEADERS] or ""
 
@@ -152,6 +161,31 @@ class Delivery:
         """
         if self._runner.reports is not None:
             self._runner.reports.log(self.id, self.attempt, line)
+
+    def enqueue_with_ack(
+        self,
+        queue: str,
+        payload: Any,
+        *,
+        on_conflict: OnConflict = "replace",
+        unique: Unique = "waiting",
+        **options: Unpack[MessageOptions],
+    ) -> None:
+        """Enqueue a message together with the ack of this one.
+
+        Both are committed together. If the handler fails, the message is not enqueued. Tasks have
+        the same: `task.enqueue_with_ack(...)`.
+
+        Args:
+            queue: The name of the queue.
+            payload: Any JSON value.
+            on_conflict: What to do if the key is taken, as in `Client.enqueue`.
+            unique: The messages that the key is compared with, as in `Client.enqueue`.
+            options: `key`, `priority`, `group`, `delay`, `visible_at`, `ttl`, `headers` and
+                `max_attempts`, as in `Client.enqueue`.
+        """
+        command = write.enqueue(queue, payload, on_conflict=on_conflict, unique=unique, **options)
+        self._enqueues.append(json_message(command))
 
     async def ack_with(self, connection: Any, *, result: Any = None) -> None:
         """Ack in the handler's own transaction, so that its writes and the ack commit together.

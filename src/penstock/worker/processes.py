@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import resource
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -39,13 +40,18 @@ class ProcessLimits:
     Attributes:
         max_tasks: The number of runs after which a process is replaced. None means no limit.
         max_memory_mb: The memory above which a process is killed, in MB. Its run has failed then.
+        max_processes: The largest number of processes of the task in a worker. Other runs wait for
+            one of them. None means one for each run.
     """
 
     max_tasks: int | None = None
     max_memory_mb: int | None = None
+    # Not the number of cores by default: a task that waits for another call of itself would never
+    # end on a machine with one core.
+    max_processes: int | None = None
 
     def __post_init__(self) -> None:
-        for field in ("max_tasks", "max_memory_mb"):
+        for field in ("max_tasks", "max_memory_mb", "max_processes"):
             value = check.optional_whole(field, getattr(self, field))
             if value is not None and value < 1:
                 raise check.refuse(field, value, "1 or more")
@@ -78,8 +84,17 @@ class Processes:
     def __init__(self) -> None:
         self._idle: dict[str, list[_Child]] = {}
         self._busy: set[_Child] = set()
+        self._slots: dict[str, asyncio.Semaphore] = {}
         self._threads = Threads("penstock-process", _nothing, _nothing)
         self._closed = False
+
+    def slot(self, task: Task[..., Any], limits: ProcessLimits) -> asyncio.Semaphore:
+        """What a run holds while it has a process, in the order of the runs."""
+        slot = self._slots.get(task.name)
+        if slot is None:
+            most = limits.max_processes or sys.maxsize
+            slot = self._slots[task.name] = asyncio.Semaphore(most)
+        return slot
 
     async def call(
         self, task: Task[..., Any], run: Run, limits: ProcessLimits, reports: Reports | None = None

@@ -158,11 +158,8 @@ class Runner:
     async def _run(self, delivery: Delivery, task: asyncio.Task[None]) -> None:
         started = delivery._begun = perf_counter()
         handler = delivery._handler = self._find(delivery)
-        timeout = handler.timeout
-        alarm = None
-        if timeout is not None:
-            loop = asyncio.get_running_loop()
-            alarm = loop.call_later(timeout, end, delivery, f"timed out after {timeout:g} s")
+        if handler.timeout is not None:
+            self.start_timeout(delivery)
         outcome: Outcome | None
         cancelled = False
         try:
@@ -179,8 +176,7 @@ class Runner:
         except (Exception, SystemExit) as error:  # a handler that calls exit() has failed too
             outcome = handler.retry.outcome(error, delivery.attempt)
             self._log_failure(delivery, outcome, error)
-        if alarm is not None:
-            alarm.cancel()
+        self.stop_timeout(delivery)
         self._finished(delivery, outcome, perf_counter() - started)
         if delivery._ended is not None:
             # The handler was cancelled, not the pump.
@@ -237,6 +233,20 @@ class Runner:
         else:
             self._log(logging.WARNING, text + "is tried again", delivery, None, delivery.id)
         return outcome
+
+    def start_timeout(self, delivery: Delivery) -> None:
+        """Begin to count the timeout of the handler, if it has one."""
+        timeout = _handler(delivery).timeout
+        if timeout is not None:
+            loop = asyncio.get_running_loop()
+            why = f"timed out after {timeout:g} s"
+            delivery._alarm = loop.call_later(timeout, end, delivery, why)
+
+    def stop_timeout(self, delivery: Delivery) -> None:
+        """Stop counting, because the handler waits for its turn or has ended."""
+        if delivery._alarm is not None:
+            delivery._alarm.cancel()
+            delivery._alarm = None
 
     async def _call_handler(self, delivery: Delivery) -> Any:
         handler = _handler(delivery)

@@ -255,7 +255,9 @@ def _reject(verdicts: list[Verdict]) -> Command[Any]:
 def _complete(verdicts: list[Verdict]) -> Command[Any]:
     return complete_many(
         [
-            Completion(d.id, d.token, outcome.value, outcome.keep_seconds, outcome.enqueues)
+            Completion(
+                d.queue, d.id, d.token, outcome.value, outcome.keep_seconds, outcome.enqueues
+            )
             for d, outcome in verdicts
             if isinstance(outcome, Complete)
         ]

@@ -53,7 +53,11 @@ def process_handler(task: Task[..., Any], limits: ProcessLimits) -> Callable[[De
     async def run(delivery: Delivery) -> Any:
         runner = delivery._runner
         run = Run(delivery.queue, tuple(delivery._row), always_encode=delivery._is_in_chain)
-        answer = await runner.processes.call(task, run, limits, runner.reports)
+        # The time of the task begins when it gets a process.
+        runner.stop_timeout(delivery)
+        async with runner.processes.slot(task, limits):
+            runner.start_timeout(delivery)
+            answer = await runner.processes.call(task, run, limits, runner.reports)
         delivery._acked_elsewhere = answer.acked_elsewhere
         if answer.error is not None:
             answer.error.add_note(f"In the process of the task:\n{answer.traceback}")
@@ -79,7 +83,7 @@ def ack_command(delivery: Delivery, task: Task[..., Any] | None, result: Any) ->
     if not enqueues and complete.keep_seconds is None:
         return write.ack((delivery.id, delivery.token))
     completion = Completion(
-        delivery.id, delivery.token, complete.value, complete.keep_seconds, enqueues
+        delivery.queue, delivery.id, delivery.token, complete.value, complete.keep_seconds, enqueues
     )
 
     def decode(settled: set[int]) -> None:

@@ -39,6 +39,7 @@ _GET: Final = call(
     batch_id="bigint",
 )
 _FINISH: Final = call("finish_batches")
+_CONTINUE_CANCELS: Final = call("continue_cancels")
 _ENQUEUE_ALL: Final = call("enqueue_all", messages="jsonb")
 
 # The parameters of `penstock.enqueue`, as JSON has them.
@@ -86,7 +87,10 @@ def seal_batch(batch_id: int) -> Command[None]:
 
 
 def cancel_batch(batch_id: int, max_count: int = MEMBERS_IN_CALL) -> Command[Cancelled]:
-    """Cancel some of the members that have not ended. Repeat it while there are more."""
+    """Cancel some of the members that have not ended.
+
+    If there are more, workers and servers continue. Repeat it to be done sooner.
+    """
 
     def decode(rows: Rows) -> Cancelled:
         return Cancelled(*rows[0])
@@ -104,6 +108,14 @@ def get_batch(batch_id: int) -> Command[BatchProgress]:
 def finish_batches() -> Command[int]:
     """Finish the batches whose members have all ended. The result is their number. For workers."""
     return Command(_FINISH, {}, scalar)
+
+
+def continue_cancels() -> Command[int]:
+    """Cancel up to 10,000 of the members that `cancel_batch` has left. The result is their number.
+
+    For workers and servers. It is 0 if no members are left.
+    """
+    return Command(_CONTINUE_CANCELS, {}, scalar)
 
 
 def enqueue_all(messages: Sequence[JsonMessage]) -> Command[list[int]]:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, Unpack, get_args
 
 from penstock.commands import arguments as check
 from penstock.commands.command import Command, Rows, call, scalar
-from penstock.commands.payload import encode_headers, encode_payload
+from penstock.commands.payload import decode_json, encode_headers, encode_payload
 from penstock.commands.trace_context import with_trace
 from penstock.model.message import Enqueued, MessageOptions, NewMessage, OnConflict, Unique
 
@@ -61,6 +61,26 @@ def enqueue(
         **_conflict(on_conflict, unique),
     }
     return Command(_ENQUEUE, params, scalar)
+
+
+def json_message(command: Command[int]) -> dict[str, Any]:
+    """The parameters of an `enqueue` as JSON, to enqueue the message later.
+
+    Args:
+        command: The command that `enqueue` has returned.
+    """
+    params = dict(command.params)
+    as_bytes = params.pop("payload_bytes")
+    if as_bytes is not None:
+        raise check.refuse("payload", as_bytes, "a JSON value")
+    for name in ("payload", "headers"):
+        params[name] = decode_json(params[name])
+    for name in ("delay", "ttl"):
+        if params[name] is not None:
+            params[name] = f"{params[name].total_seconds():f} seconds"
+    if params["visible_at"] is not None:
+        params["visible_at"] = params["visible_at"].isoformat()
+    return params
 
 
 def enqueue_many(

@@ -17,6 +17,7 @@ IDS_IN_NOTIFICATION: Final = 375
 """A notification carries less than 8,000 bytes, and an id has up to 20."""
 
 _GET_RESULTS: Final = call("get_results", "id, state, value::text, error", ids="bigint[]")
+_GET_RESULT_QUEUE: Final = call("get_result_queue", id="bigint")
 _GET_OUTCOME: Final = call("get_outcome", "state, value::text, error", id="bigint")
 _DROP_EXPIRED: Final = call("drop_expired_results")
 
@@ -37,6 +38,7 @@ class TaskOutcome(NamedTuple):
 class Completion(NamedTuple):
     """A finished message, with the result to store and the messages to enqueue with its ack."""
 
+    queue: str
     id: int
     token: int
     value: str | None
@@ -53,6 +55,7 @@ def complete_many(completions: Sequence[Completion]) -> Command[set[int]]:
         "results": _texts([each.value for each in completions]),
         "keep_seconds": _array([each.keep_seconds for each in completions]),
         "enqueues": encode_json(enqueues, "messages") if enqueues else None,
+        "queues": _texts([each.queue for each in completions]),
     }
 
     def decode(rows: Rows) -> set[int]:
@@ -90,6 +93,11 @@ def get_outcome(id: int) -> Command[TaskOutcome | None]:
     """The end of a message, in any state. None if there is no trace of it."""
     params = {"id": check.whole("id", id, check.INT8)}
     return Command(_GET_OUTCOME, params, lambda rows: TaskOutcome(*rows[0]) if rows else None)
+
+
+def get_result_queue(id: int) -> Command[str | None]:
+    """The queue of the message of a kept result, or None."""
+    return Command(_GET_RESULT_QUEUE, {"id": check.whole("id", id, check.INT8)}, scalar)
 
 
 def drop_expired_results() -> Command[int]:

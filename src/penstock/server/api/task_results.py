@@ -10,8 +10,8 @@ from msgspec import Meta, Raw, Struct
 from penstock.commands import read
 from penstock.commands.read.batch_queries import batches
 from penstock.commands.write.batches import cancel_batch, get_batch
-from penstock.commands.write.results import get_outcome
-from penstock.errors import ResultNotFoundError
+from penstock.commands.write.results import get_outcome, get_result_queue
+from penstock.errors import MessageNotFoundError, ResultNotFoundError
 from penstock.model.batch import BatchProgress
 from penstock.server import fields as f
 from penstock.server.api.leases import message_id
@@ -38,7 +38,7 @@ class Batches(Struct):
 
 
 class CancelledBatch(Struct):
-    """The number of messages that were cancelled, and whether there are more to cancel."""
+    """The number of messages that were cancelled now, and whether others are cancelled soon."""
 
     cancelled: int
     more: bool
@@ -71,9 +71,14 @@ async def show_batch(call: Call) -> Batch:
 
 @endpoint("POST", "/api/batches/{id}/cancel", answers={200: CancelledBatch}, problems=(404,))
 async def cancel_batch_members(call: Call) -> CancelledBatch:
-    """Cancel up to 1,000 messages of a batch that have not ended. Repeat while `more` is true."""
+    """Cancel all messages of a batch that have not ended: 1,000 now, and the others soon.
+
+    If `more` is true, workers and the server cancel the others.
+    """
     id = message_id(call)
     done = await call.act(cancel_batch(id), "cancel batch", str(id))
+    if done.more:
+        call.context.background.run_soon()
     return CancelledBatch(done.members, done.more)
 
 
@@ -81,13 +86,23 @@ async def cancel_batch_members(call: Call) -> CancelledBatch:
 async def show_result(call: Call) -> Outcome:
     """The result of the task that a message called. 404 if none is kept."""
     id = message_id(call)
-    found = await call.run(read.message(id))
-    call.require_of(f"message {id}", "read", found.queue)
+    call.require_of(f"message {id}", "read", await _queue_of(call, id))
     outcome = await call.run(get_outcome(id))
     if outcome is None:
         raise ResultNotFoundError(f"message {id} has no result", id=id)
     value = None if outcome.value is None else Raw(outcome.value.encode())
     return Outcome(id=str(id), state=outcome.state, result=value, error=outcome.error)
+
+
+async def _queue_of(call: Call, id: int) -> str:
+    """The queue of a message, or of its result if the queue keeps no history."""
+    try:
+        return (await call.run(read.message(id))).queue
+    except MessageNotFoundError:
+        queue = await call.run(get_result_queue(id))
+        if queue is None:
+            raise
+        return queue
 
 
 def _document(found: BatchProgress) -> Batch:

@@ -202,6 +202,7 @@ PAGES: Final[Mapping[str, Need]] = {
     "/schedules": _READ_OWN,
     # The members of a batch may be in any queues.
     "/batches": Need("read", "all"),
+    "/batches/{id}": Need("read", "all"),
     "/analytics": _READ_OWN,
     "/services": Need("read", "all"),
     "/services/{service}": Need("read", "all"),

@@ -545,6 +545,7 @@ declare
   fired   integer := (select f.fired from penstock.fire_schedules() f);
   batches integer := penstock.finish_batches();
 begin
+  perform penstock.continue_cancels(1000);
   -- Messages that their transaction has not put into their groups, because its user had set penstock.announced.
   perform penstock._commit_joins(-1);
   delete from penstock.message_key where ctid = any (array(
@@ -563,7 +564,7 @@ end $$;
 
 -- Ends messages whose time to live is over and that were not claimed, a bounded number of them. Uses the expiry
 -- indexes. Locks: the rows, with SKIP LOCKED. Uses scheduled_expiry, grouped_expiry and lane_N_expiry.
--- from functions/background/maintain.sql:68
+-- from functions/background/maintain.sql:69
 create or replace function penstock._expire(piece integer) returns integer language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
@@ -577,70 +578,70 @@ begin
   n := n + (select count(penstock._remove_waiting(m.id, 'expired')) from (
     select id from penstock.grouped t where t.expires_at <= now_at order by t.expires_at limit piece
       for update skip locked) m);
--- from functions/background/maintain.sql:82, segment 0
+-- from functions/background/maintain.sql:83, segment 0
   with gone as (
     delete from penstock.lane_0 where ctid = any (array(
       select t.ctid from penstock.lane_0 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
         limit piece for update skip locked)) returning *)
   select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:82, segment 1
+-- from functions/background/maintain.sql:83, segment 1
   with gone as (
     delete from penstock.lane_1 where ctid = any (array(
       select t.ctid from penstock.lane_1 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
         limit piece for update skip locked)) returning *)
   select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:82, segment 2
+-- from functions/background/maintain.sql:83, segment 2
   with gone as (
     delete from penstock.lane_2 where ctid = any (array(
       select t.ctid from penstock.lane_2 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
         limit piece for update skip locked)) returning *)
   select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:82, segment 3
+-- from functions/background/maintain.sql:83, segment 3
   with gone as (
     delete from penstock.lane_3 where ctid = any (array(
       select t.ctid from penstock.lane_3 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
         limit piece for update skip locked)) returning *)
   select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:82, segment 4
+-- from functions/background/maintain.sql:83, segment 4
   with gone as (
     delete from penstock.lane_4 where ctid = any (array(
       select t.ctid from penstock.lane_4 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
         limit piece for update skip locked)) returning *)
   select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:82, segment 5
+-- from functions/background/maintain.sql:83, segment 5
   with gone as (
     delete from penstock.lane_5 where ctid = any (array(
       select t.ctid from penstock.lane_5 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
         limit piece for update skip locked)) returning *)
   select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:82, segment 6
+-- from functions/background/maintain.sql:83, segment 6
   with gone as (
     delete from penstock.lane_6 where ctid = any (array(
       select t.ctid from penstock.lane_6 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
         limit piece for update skip locked)) returning *)
   select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:82, segment 7
+-- from functions/background/maintain.sql:83, segment 7
   with gone as (
     delete from penstock.lane_7 where ctid = any (array(
       select t.ctid from penstock.lane_7 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
         limit piece for update skip locked)) returning *)
   select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:82, segment 8
+-- from functions/background/maintain.sql:83, segment 8
   with gone as (
     delete from penstock.lane_8 where ctid = any (array(
       select t.ctid from penstock.lane_8 t where t.expires_at <= now_at and t.hold = 0 order by t.expires_at
         limit piece for update skip locked)) returning *)
   select n + count(penstock._finish((g.id, g.enqueued_at, g.expires_at, g.first_claimed_at, g.claimed_at, g.dead_at, g.queue_id, g.priority, g.attempt, g.max_attempts, g.body_slot, g.worker, g.key, g.group_key, g.headers, g.payload, g.payload_bytes, g.last_error)::penstock.envelope, 'expired', null)::text) into n
   from gone g;
--- from functions/background/maintain.sql:89
+-- from functions/background/maintain.sql:90
   return n;
 end $$;
 
@@ -726,22 +727,20 @@ begin
 end $$;
 
 -- Cancels members of a batch that have not ended, at most max_count of them, and seals it. Returns how many were
--- cancelled, and whether others are left: then call it again, in another transaction. Workers lose the leases of
--- members that they run. Dead letters stay. When no member is left, the batch finishes.
+-- cancelled, and whether others are left. Workers and servers cancel the others soon: see continue_cancels. Call it
+-- again, in another transaction, to cancel them sooner. Workers lose the leases of members that they run. Dead letters
+-- stay. When no member is left, the batch finishes.
 -- Locks: the row of the batch and the rows of the messages until commit. Uses batch_pkey; scans batch_member. Otherwise
 -- as cancel, but each segment is scanned once, not once for each message.
--- from functions/batches/cancel_batch.sql:6
+-- from functions/batches/cancel_batch.sql:7
 create or replace function penstock.cancel_batch(batch_id bigint, max_count integer default 10000,
   out cancelled bigint, out more boolean)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-  b   penstock.batch;
-  ids bigint[];
+  b penstock.batch;
 begin
-  if max_count not between 1 and 10000 or max_count is null then
-    perform penstock._fail_value('max_count', max_count::text, 'a whole number from 1 to 10000');
-  end if;
+  perform penstock._check_piece(max_count);
   select * into b from penstock.batch t where t.id = cancel_batch.batch_id for update;
   if b.id is null then
     perform penstock._fail_unknown_batch(cancel_batch.batch_id);
@@ -749,11 +748,64 @@ begin
   update penstock.batch t
   set sealed_at = coalesce(t.sealed_at, clock_timestamp()), cancelled_at = coalesce(t.cancelled_at, clock_timestamp())
   where t.id = b.id and t.finished_at is null;
-  ids := array(select m.id from penstock.batch_member m where m.batch_id = cancel_batch.batch_id and not m.is_dead
-               order by m.id limit max_count);
-  cancelled := penstock._remove_many(ids, 'cancelled');
+  cancelled := penstock._cancel_members(b.id, max_count);
   more := exists (select from penstock.batch_member m where m.batch_id = cancel_batch.batch_id and not m.is_dead);
+  if more then
+    -- _finish_batch keeps this mark until no member is left.
+    insert into penstock.batch_change (batch_id) values (b.id);
+  end if;
   perform penstock._finish_if_current(b.id);
+end $$;
+
+-- Cancels at most max_count of the members that cancel_batch has left in a batch, and returns their number. 0 if no
+-- batch has such members now. Workers and servers call it until it returns 0, each time in another transaction.
+-- Locks: the row of the batch, with SKIP LOCKED, and the rows of the messages until commit. Scans batch_change, and
+-- otherwise as cancel_batch.
+-- from functions/batches/cancel_batch.sql:35
+create or replace function penstock.continue_cancels(max_count integer default 10000) returns bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  b         bigint;
+  cancelled bigint;
+begin
+  perform penstock._check_piece(max_count);
+  if current_setting('transaction_isolation') <> 'read committed' then
+    perform penstock._fail_value('isolation level', current_setting('transaction_isolation'), 'read committed');
+  end if;
+  for b in
+    select t.id from penstock.batch t
+    where t.id in (select c.batch_id from penstock.batch_change c where penstock._is_mark(c))
+      and t.cancelled_at is not null and t.finished_at is null
+    order by t.id for no key update skip locked
+  loop
+    cancelled := penstock._cancel_members(b, max_count);
+    perform penstock._finish_batch(b);
+    if cancelled > 0 then
+      return cancelled;
+    end if;
+  end loop;
+  return 0;
+end $$;
+
+-- Cancels members of a batch whose row the caller has locked, and returns their number. Locks and indexes: as
+-- cancel_batch.
+-- from functions/batches/cancel_batch.sql:62
+create or replace function penstock._cancel_members(batch_id bigint, max_count integer) returns bigint
+language plpgsql as $$
+#variable_conflict use_column
+begin
+  return penstock._remove_many(array(
+    select m.id from penstock.batch_member m where m.batch_id = _cancel_members.batch_id and not m.is_dead
+    order by m.id limit max_count), 'cancelled');
+end $$;
+
+-- A piece has 1 to 10,000 members.
+-- from functions/batches/cancel_batch.sql:72
+create or replace function penstock._check_piece(max_count integer) returns void language plpgsql as $$
+begin
+  if max_count not between 1 and 10000 or max_count is null then
+    perform penstock._fail_value('max_count', max_count::text, 'a whole number from 1 to 10000');
+  end if;
 end $$;
 
 -- Creates a batch and returns its id. It is open: add_to_batch adds members until seal_batch closes it. on_success,
@@ -910,24 +962,31 @@ begin
 end $$;
 
 -- Adds up the changes of a batch whose row the caller has locked, and finishes it if all members have ended. True if it
--- has finished now. Locks: the row of the batch, which the caller has locked. Uses batch_change_batch and batch_pkey.
--- from functions/batches/finish_batches.sql:32
+-- has finished now. The mark of cancel_batch stays while members are left.
+-- Locks: the row of the batch, which the caller has locked. Uses batch_change_batch and batch_pkey.
+-- from functions/batches/finish_batches.sql:33
 create or replace function penstock._finish_batch(batch_id bigint) returns boolean language plpgsql as $$
 #variable_conflict use_column
 declare
-  b penstock.batch;
+  b         penstock.batch;
+  is_marked boolean;
 begin
   with gone as (delete from penstock.batch_change c where c.batch_id = _finish_batch.batch_id returning *),
   change as (
     select coalesce(sum(g.added), 0) as added, coalesce(sum(g.done), 0) as done, coalesce(sum(g.dead), 0) as dead,
-      coalesce(sum(g.expired), 0) as expired, coalesce(sum(g.cancelled), 0) as cancelled
+      coalesce(sum(g.expired), 0) as expired, coalesce(sum(g.cancelled), 0) as cancelled,
+      coalesce(bool_or(penstock._is_mark(g)), false) as is_marked
     from gone g)
   update penstock.batch t
   set total = t.total + c.added, done = t.done + c.done, dead = t.dead + c.dead, expired = t.expired + c.expired,
     cancelled = t.cancelled + c.cancelled
   from change c where t.id = _finish_batch.batch_id
-  returning t.* into b;
+  returning c.is_marked into is_marked;
+  select * into b from penstock.batch t where t.id = _finish_batch.batch_id;
   if b.sealed_at is null or b.finished_at is not null or b.total > b.done + b.dead + b.expired + b.cancelled then
+    if is_marked and b.cancelled_at is not null and b.finished_at is null then
+      insert into penstock.batch_change (batch_id) values (b.id);
+    end if;
     return false;
   end if;
   begin
@@ -946,9 +1005,15 @@ begin
   end;
 end $$;
 
+-- Whether a change only says that the batch has to be looked at again.
+-- from functions/batches/finish_batches.sql:74
+create or replace function penstock._is_mark(c penstock.batch_change) returns boolean language sql immutable as $$
+  select (c.added, c.done, c.dead, c.expired, c.cancelled) = (0, 0, 0, 0, 0)
+$$;
+
 -- Enqueues messages of a batch. Their headers say which batch they are for, and why. The caller does not need the right
 -- to enqueue: the caller of create_batch had it. Locks and indexes: as enqueue.
--- from functions/batches/finish_batches.sql:68
+-- from functions/batches/finish_batches.sql:80
 create or replace function penstock._enqueue_for_batch(batch_id bigint, event text, messages jsonb) returns void
 language plpgsql as $$
 begin
@@ -962,7 +1027,7 @@ end $$;
 -- Closes a batch: its messages are enqueued when the members that it has now have ended. A batch without members
 -- finishes at once. Sealing twice changes nothing. Waits for transactions that add members.
 -- Locks: the row of the batch until commit. Uses batch_pkey.
--- from functions/batches/finish_batches.sql:81
+-- from functions/batches/finish_batches.sql:93
 create or replace function penstock.seal_batch(batch_id bigint) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -981,7 +1046,7 @@ end $$;
 -- Finishes a batch if all its members have ended. A transaction with an older snapshot does not see members that were
 -- added since. It leaves a change, and the next call of finish_batches looks again. Locks: the row of the batch, which
 -- the caller has locked. Uses batch_change_batch and batch_pkey.
--- from functions/batches/finish_batches.sql:99
+-- from functions/batches/finish_batches.sql:111
 create or replace function penstock._finish_if_current(batch_id bigint) returns void language plpgsql as $$
 begin
   if current_setting('transaction_isolation') = 'read committed' then
@@ -993,7 +1058,7 @@ end $$;
 
 -- Deletes batches that finished seven days ago, and the rest of their members. Returns how many.
 -- Locks: the rows, with SKIP LOCKED. Uses batch_finished; scans batch_member if one of them had dead letters.
--- from functions/batches/finish_batches.sql:110
+-- from functions/batches/finish_batches.sql:122
 create or replace function penstock._drop_batches(max_count integer) returns integer language plpgsql as $$
 declare
   dropped bigint[];
@@ -1024,6 +1089,22 @@ begin
   if not found then
     perform penstock._fail_unknown_batch(batch_id);
   end if;
+end $$;
+
+-- get_batch_members returns the ids of the members of a batch that have not ended, or of those that are dead letters, in
+-- their order, beginning after an id. Other members have left the table. Locks: none. Scans batch_member along
+-- batch_member_pkey.
+-- from functions/batches/get_batch_members.sql:4
+create or replace function penstock.get_batch_members(batch_id bigint, is_dead boolean default false,
+  "after" bigint default 0, max_count integer default 100)
+returns setof bigint language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+  perform penstock._check_piece(max_count);
+  return query select m.id from penstock.batch_member m
+  where m.batch_id = get_batch_members.batch_id and m.is_dead = get_batch_members.is_dead
+    and m.id > get_batch_members."after"
+  order by m.id limit max_count;
 end $$;
 
 -- Has a lease expired in this segment, of one queue or of any? A table without blocks needs no statement, and so no
@@ -7103,9 +7184,9 @@ declare
                                      'oldest_client',
                                      'spark_attach', 'spark_plan', 'spark_ready', 'spark_claim', 'spark_ack',
                                        'spark_seen', 'spark_unsettled',
-                                     'spark_settle', 'spark_release', 'complete_many', 'get_results', 'get_outcome',
-                                     'drop_expired_results', 'finish_batches', 'get_batch', 'report_progress',
-                                     'get_progress'];
+                                     'spark_settle', 'spark_release', 'complete_many', 'complete_many_v2',
+                                     'get_results', 'get_outcome', 'drop_expired_results', 'finish_batches',
+                                     'continue_cancels', 'get_batch', 'report_progress', 'get_progress'];
 begin
   return query
   select r, 'schema', s, 'usage' from unnest(penstock._roles()) r cross join unnest(array['penstock', 'mdb_queue']) s;
@@ -21200,16 +21281,17 @@ begin
   return freed;
 end $$;
 
--- complete_many acks messages, keeps the results of their tasks, and enqueues the messages that come with their acks,
+-- complete_many_v2 acks messages, keeps the results of their tasks, and enqueues the messages that come with their acks,
 -- all in one transaction. Returns the ids that were settled. A missing one had lost its lease: its
 -- result is not kept, and its messages are not enqueued.
 -- results[i] and keep_seconds[i] are null for a message that keeps no result. enqueues is an array of objects with the
 -- parameters of penstock.enqueue, and "after", the id of the message with whose ack it is enqueued. One with
 -- "continues" is the next step of a chain: the result of the message leads to it, and it takes its place in its batch.
--- Locks: the rows of the messages. Uses the indexes of ack_many, and result_pkey.
--- from functions/tasks/complete_many.sql:8
-create or replace function penstock.complete_many(ids bigint[], tokens bigint[], results jsonb[],
-  keep_seconds integer[], enqueues jsonb default null)
+-- queues[i] is the queue of a message: its readers may read the result, also over HTTP and without history.
+-- Locks: the rows of the messages. Uses the indexes of ack_many, result_pkey and queue_name_key.
+-- from functions/tasks/complete_many.sql:9
+create or replace function penstock.complete_many_v2(ids bigint[], tokens bigint[], results jsonb[],
+  keep_seconds integer[], enqueues jsonb default null, queues text[] default null)
 returns setof bigint language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   now_at  timestamptz := clock_timestamp();
@@ -21220,6 +21302,9 @@ begin
   perform penstock._check_pairs(ids, tokens, 'tokens');
   perform penstock._check_pairs(ids, results, 'results');
   perform penstock._check_pairs(ids, keep_seconds, 'keep_seconds');
+  if queues is not null then
+    perform penstock._check_pairs(ids, queues, 'queues');
+  end if;
   perform penstock._check_keep(min(k)), penstock._check_keep(max(k)) from unnest(keep_seconds) k;
   -- Most results are small. One expression finds those that may be too large.
   perform penstock._check_result(r) from unnest(results) r
@@ -21232,9 +21317,10 @@ begin
   -- A message is settled once, so there is no result yet. DELETE and INSERT take 2 us less for a result than INSERT
   -- with ON CONFLICT, and the result stays correct if there is one.
   delete from penstock.result r where r.id = any (settled);
-  insert into penstock.result (id, value, finished_at, expires_at)
-  select u.id, coalesce(u.value, 'null'), now_at, now_at + make_interval(secs => u.keep)
-  from unnest(ids, results, keep_seconds) u (id, value, keep)
+  insert into penstock.result (id, value, finished_at, expires_at, queue_id)
+  select u.id, coalesce(u.value, 'null'), now_at, now_at + make_interval(secs => u.keep),
+    (select q.id from penstock.queue q where q.name = regexp_replace(u.queue, '\.dlq$', ''))
+  from unnest(ids, results, keep_seconds, queues) u (id, value, keep, queue)
   where u.keep is not null
     and (cardinality(settled) = cardinality(ids) or u.id in (select s.id from unnest(settled) s (id)));
   get diagnostics n = row_count;
@@ -21250,8 +21336,17 @@ begin
   return query select s.id from unnest(settled) s (id);
 end $$;
 
+-- complete_many does the same without the queues: then results are found in SQL, and over HTTP with the history of their
+-- messages. Locks and indexes: as complete_many_v2.
+-- from functions/tasks/complete_many.sql:57
+create or replace function penstock.complete_many(ids bigint[], tokens bigint[], results jsonb[],
+  keep_seconds integer[], enqueues jsonb default null)
+returns setof bigint language sql security definer set search_path = pg_catalog, pg_temp as $$
+  select penstock.complete_many_v2(ids, tokens, results, keep_seconds, enqueues)
+$$;
+
 -- Results are kept for 1 second to 10 years.
--- from functions/tasks/complete_many.sql:51
+-- from functions/tasks/complete_many.sql:64
 create or replace function penstock._check_keep(keep_seconds integer) returns void language plpgsql as $$
 begin
   if keep_seconds not between 1 and 315360000 then
@@ -21260,7 +21355,7 @@ begin
 end $$;
 
 -- A result has at most 1 MiB as text. PostgreSQL stores 1e131000 in 12 bytes, and prints it with 131,001 digits.
--- from functions/tasks/complete_many.sql:59
+-- from functions/tasks/complete_many.sql:72
 create or replace function penstock._check_result(result jsonb) returns void language plpgsql as $$
 declare
   size bigint := penstock._text_bytes(result);
@@ -21272,7 +21367,7 @@ begin
 end $$;
 
 -- Consumers may ack, but only producers may enqueue, also with an ack. The caller is found as in _is_admin.
--- from functions/tasks/complete_many.sql:70
+-- from functions/tasks/complete_many.sql:83
 create or replace function penstock._check_may_enqueue() returns void language plpgsql as $$
 begin
   if not has_function_privilege(coalesce(nullif(current_setting('role'), 'none'), session_user),
@@ -21283,7 +21378,7 @@ begin
 end $$;
 
 -- Notifies the callers that wait for results. A notification has less than 8000 bytes: at most 375 ids of 20 digits.
--- from functions/tasks/complete_many.sql:80
+-- from functions/tasks/complete_many.sql:93
 create or replace function penstock._announce_results(ids bigint[]) returns void language plpgsql as $$
 begin
   if cardinality(ids) between 1 and 375 then
@@ -21296,7 +21391,7 @@ end $$;
 
 -- Enqueues the messages that go with the acks of settled messages, in the order given. members: the batch of each
 -- message that was a member of one. Locks: the rows of the results, and as enqueue. Uses result_pkey.
--- from functions/tasks/complete_many.sql:92
+-- from functions/tasks/complete_many.sql:105
 create or replace function penstock._enqueue_after(settled bigint[], enqueues jsonb, members jsonb) returns void
 language plpgsql as $$
 declare
@@ -21326,7 +21421,7 @@ end $$;
 
 -- The batches of those messages that are members of one, by the ids of the messages. Locks: none. Uses
 -- batch_member_pkey.
--- from functions/tasks/complete_many.sql:121
+-- from functions/tasks/complete_many.sql:134
 create or replace function penstock._members_of(ids bigint[]) returns jsonb language sql stable
 set enable_seqscan = off set enable_bitmapscan = off as $$
   select coalesce(jsonb_object_agg(m.id, m.batch_id) filter (where not m.is_dead), '{}')
@@ -21405,10 +21500,19 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   where d.id = any (ids) and (not q.name ^@ 'penstock.' or penstock._is_admin())
 $$;
 
+-- get_result_queue returns the queue of the message of a kept result, which may leave no history. Null if no result is
+-- kept, or its queue is not known. Locks: none. Uses result_pkey and queue_pkey.
+-- from functions/tasks/results.sql:18
+create or replace function penstock.get_result_queue(id bigint) returns text
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select q.name from penstock.result r join penstock.queue q on q.id = r.queue_id
+  where r.id = get_result_queue.id and r.expires_at > clock_timestamp()
+$$;
+
 -- get_outcome returns the end of a message in any state: its state, its result if one is kept, and its error if
 -- it is dead. Nothing if the message left no trace. It may scan the segments, so it is not for every look.
 -- Locks: none. Uses result_pkey, history_log_id, and the indexes of find_message.
--- from functions/tasks/results.sql:19
+-- from functions/tasks/results.sql:27
 create or replace function penstock.get_outcome(id bigint)
 returns table (state text, value jsonb, error text)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
@@ -21436,7 +21540,7 @@ end $$;
 
 -- Deletes expired results, the oldest first, and returns how many. Workers call it.
 -- Locks: the rows, and skips locked ones. Uses result_expires_at.
--- from functions/tasks/results.sql:46
+-- from functions/tasks/results.sql:54
 create or replace function penstock.drop_expired_results(max_count integer default 1000) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare

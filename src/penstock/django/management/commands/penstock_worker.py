@@ -90,7 +90,7 @@ class Command(BaseCommand):
 
 
 def _worker(options: dict[str, Any]) -> Worker:
-    app = _app(options["app"])
+    app = load_app(options["app"])
     return Worker(
         app,
         dsn(app.using),
@@ -104,7 +104,8 @@ def _worker(options: dict[str, Any]) -> Worker:
     )
 
 
-def _app(path: str) -> App:
+def load_app(path: str) -> App:
+    """The App at a path, with the tasks of all installed apps."""
     autodiscover_modules("tasks")
     try:
         found = import_string(path)

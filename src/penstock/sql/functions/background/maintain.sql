@@ -47,6 +47,7 @@ declare
   fired   integer := (select f.fired from penstock.fire_schedules() f);
   batches integer := penstock.finish_batches();
 begin
+  perform penstock.continue_cancels(1000);
   -- Messages that their transaction has not put into their groups, because its user had set penstock.announced.
   perform penstock._commit_joins(-1);
   delete from penstock.message_key where ctid = any (array(

@@ -28,23 +28,30 @@ begin
 end $$;
 
 -- Adds up the changes of a batch whose row the caller has locked, and finishes it if all members have ended. True if it
--- has finished now. Locks: the row of the batch, which the caller has locked. Uses batch_change_batch and batch_pkey.
+-- has finished now. The mark of cancel_batch stays while members are left.
+-- Locks: the row of the batch, which the caller has locked. Uses batch_change_batch and batch_pkey.
 create or replace function penstock._finish_batch(batch_id bigint) returns boolean language plpgsql as $$
 #variable_conflict use_column
 declare
-  b penstock.batch;
+  b         penstock.batch;
+  is_marked boolean;
 begin
   with gone as (delete from penstock.batch_change c where c.batch_id = _finish_batch.batch_id returning *),
   change as (
     select coalesce(sum(g.added), 0) as added, coalesce(sum(g.done), 0) as done, coalesce(sum(g.dead), 0) as dead,
-      coalesce(sum(g.expired), 0) as expired, coalesce(sum(g.cancelled), 0) as cancelled
+      coalesce(sum(g.expired), 0) as expired, coalesce(sum(g.cancelled), 0) as cancelled,
+      coalesce(bool_or(penstock._is_mark(g)), false) as is_marked
     from gone g)
   update penstock.batch t
   set total = t.total + c.added, done = t.done + c.done, dead = t.dead + c.dead, expired = t.expired + c.expired,
     cancelled = t.cancelled + c.cancelled
   from change c where t.id = _finish_batch.batch_id
-  returning t.* into b;
+  returning c.is_marked into is_marked;
+  select * into b from penstock.batch t where t.id = _finish_batch.batch_id;
   if b.sealed_at is null or b.finished_at is not null or b.total > b.done + b.dead + b.expired + b.cancelled then
+    if is_marked and b.cancelled_at is not null and b.finished_at is null then
+      insert into penstock.batch_change (batch_id) values (b.id);
+    end if;
     return false;
   end if;
   begin
@@ -62,6 +69,11 @@ begin
     return false;
   end;
 end $$;
+
+-- Whether a change only says that the batch has to be looked at again.
+create or replace function penstock._is_mark(c penstock.batch_change) returns boolean language sql immutable as $$
+  select (c.added, c.done, c.dead, c.expired, c.cancelled) = (0, 0, 0, 0, 0)
+$$;
 
 -- Enqueues messages of a batch. Their headers say which batch they are for, and why. The caller does not need the right
 -- to enqueue: the caller of create_batch had it. Locks and indexes: as enqueue.

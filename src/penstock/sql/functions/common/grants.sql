@@ -17,9 +17,9 @@ declare
                                      'oldest_client',
                                      'spark_attach', 'spark_plan', 'spark_ready', 'spark_claim', 'spark_ack',
                                        'spark_seen', 'spark_unsettled',
-                                     'spark_settle', 'spark_release', 'complete_many', 'get_results', 'get_outcome',
-                                     'drop_expired_results', 'finish_batches', 'get_batch', 'report_progress',
-                                     'get_progress'];
+                                     'spark_settle', 'spark_release', 'complete_many', 'complete_many_v2',
+                                     'get_results', 'get_outcome', 'drop_expired_results', 'finish_batches',
+                                     'continue_cancels', 'get_batch', 'report_progress', 'get_progress'];
 begin
   return query
   select r, 'schema', s, 'usage' from unnest(penstock._roles()) r cross join unnest(array['penstock', 'mdb_queue']) s;

@@ -1,12 +1,13 @@
--- complete_many acks messages, keeps the results of their tasks, and enqueues the messages that come with their acks,
+-- complete_many_v2 acks messages, keeps the results of their tasks, and enqueues the messages that come with their acks,
 -- all in one transaction. Returns the ids that were settled. A missing one had lost its lease: its
 -- result is not kept, and its messages are not enqueued.
 -- results[i] and keep_seconds[i] are null for a message that keeps no result. enqueues is an array of objects with the
 -- parameters of penstock.enqueue, and "after", the id of the message with whose ack it is enqueued. One with
 -- "continues" is the next step of a chain: the result of the message leads to it, and it takes its place in its batch.
--- Locks: the rows of the messages. Uses the indexes of ack_many, and result_pkey.
-create or replace function penstock.complete_many(ids bigint[], tokens bigint[], results jsonb[],
-  keep_seconds integer[], enqueues jsonb default null)
+-- queues[i] is the queue of a message: its readers may read the result, also over HTTP and without history.
+-- Locks: the rows of the messages. Uses the indexes of ack_many, result_pkey and queue_name_key.
+create or replace function penstock.complete_many_v2(ids bigint[], tokens bigint[], results jsonb[],
+  keep_seconds integer[], enqueues jsonb default null, queues text[] default null)
 returns setof bigint language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   now_at  timestamptz := clock_timestamp();
@@ -17,6 +18,9 @@ begin
   perform penstock._check_pairs(ids, tokens, 'tokens');
   perform penstock._check_pairs(ids, results, 'results');
   perform penstock._check_pairs(ids, keep_seconds, 'keep_seconds');
+  if queues is not null then
+    perform penstock._check_pairs(ids, queues, 'queues');
+  end if;
   perform penstock._check_keep(min(k)), penstock._check_keep(max(k)) from unnest(keep_seconds) k;
   -- Most results are small. One expression finds those that may be too large.
   perform penstock._check_result(r) from unnest(results) r
@@ -29,9 +33,10 @@ begin
   -- A message is settled once, so there is no result yet. DELETE and INSERT take 2 us less for a result than INSERT
   -- with ON CONFLICT, and the result stays correct if there is one.
   delete from penstock.result r where r.id = any (settled);
-  insert into penstock.result (id, value, finished_at, expires_at)
-  select u.id, coalesce(u.value, 'null'), now_at, now_at + make_interval(secs => u.keep)
-  from unnest(ids, results, keep_seconds) u (id, value, keep)
+  insert into penstock.result (id, value, finished_at, expires_at, queue_id)
+  select u.id, coalesce(u.value, 'null'), now_at, now_at + make_interval(secs => u.keep),
+    (select q.id from penstock.queue q where q.name = regexp_replace(u.queue, '\.dlq$', ''))
+  from unnest(ids, results, keep_seconds, queues) u (id, value, keep, queue)
   where u.keep is not null
     and (cardinality(settled) = cardinality(ids) or u.id in (select s.id from unnest(settled) s (id)));
   get diagnostics n = row_count;
@@ -46,6 +51,14 @@ begin
   end if;
   return query select s.id from unnest(settled) s (id);
 end $$;
+
+-- complete_many does the same without the queues: then results are found in SQL, and over HTTP with the history of their
+-- messages. Locks and indexes: as complete_many_v2.
+create or replace function penstock.complete_many(ids bigint[], tokens bigint[], results jsonb[],
+  keep_seconds integer[], enqueues jsonb default null)
+returns setof bigint language sql security definer set search_path = pg_catalog, pg_temp as $$
+  select penstock.complete_many_v2(ids, tokens, results, keep_seconds, enqueues)
+$$;
 
 -- Results are kept for 1 second to 10 years.
 create or replace function penstock._check_keep(keep_seconds integer) returns void language plpgsql as $$

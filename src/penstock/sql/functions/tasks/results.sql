@@ -13,6 +13,14 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   where d.id = any (ids) and (not q.name ^@ 'penstock.' or penstock._is_admin())
 $$;
 
+-- get_result_queue returns the queue of the message of a kept result, which may leave no history. Null if no result is
+-- kept, or its queue is not known. Locks: none. Uses result_pkey and queue_pkey.
+create or replace function penstock.get_result_queue(id bigint) returns text
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  select q.name from penstock.result r join penstock.queue q on q.id = r.queue_id
+  where r.id = get_result_queue.id and r.expires_at > clock_timestamp()
+$$;
+
 -- get_outcome returns the end of a message in any state: its state, its result if one is kept, and its error if
 -- it is dead. Nothing if the message left no trace. It may scan the segments, so it is not for every look.
 -- Locks: none. Uses result_pkey, history_log_id, and the indexes of find_message.
