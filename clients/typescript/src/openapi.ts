@@ -2266,7 +2266,7 @@ export interface components {
         };
         /**
          * EnqueueResult
-         * @description The ids in the order of the messages: as numbers, and as strings as everywhere else.
+         * @description The ids in the order of the messages, as strings. `message_ids` has the same ids as numbers: clients of the contract of the control plane read numbers there. Languages whose numbers lose digits above 2^53 read `ids`.
          */
         EnqueueResult: {
             message_ids: number[];
