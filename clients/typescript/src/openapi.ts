@@ -476,7 +476,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The schedules of the topics that the key may read */
+        /** The schedules of the topics that the key may read, by name */
         get: operations["list_schedules"];
         put?: never;
         /** Create a schedule. 409 if the name is taken */
@@ -1657,7 +1657,10 @@ export interface components {
         ForTopic: {
             topic?: string | null;
         };
-        /** Schedules */
+        /**
+         * Schedules
+         * @description A page of schedules. `next` is the cursor of the next page.
+         */
         Schedules: {
             items: components["schemas"]["Schedule"][];
             next: string | null;
@@ -1692,6 +1695,15 @@ export interface components {
             created_at: string;
             /** Format: date-time */
             updated_at: string;
+        };
+        /**
+         * FindSchedules
+         * @description The place where the page begins, and its size.
+         */
+        FindSchedules: {
+            cursor?: string | null;
+            /** @description the number of items on a page; the default is 100 */
+            limit?: number;
         };
         /**
          * CreateSchedule
@@ -1757,7 +1769,7 @@ export interface components {
         };
         /**
          * FireTimesOf
-         * @description A cron rule, its time zone, and the number of times.
+         * @description A cron rule, its time zone, and the number of times, all of them later than `after`.
          */
         FireTimesOf: {
             /**
@@ -1776,6 +1788,7 @@ export interface components {
             time_zone?: string;
             /** @description how many times; the default is 5 */
             count?: number;
+            after?: string | null;
         };
         /** Subscriptions */
         Subscriptions: {
@@ -6077,7 +6090,10 @@ export interface operations {
     };
     list_schedules: {
         parameters: {
-            query?: never;
+            query?: {
+                cursor?: string;
+                limit?: number;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -6113,6 +6129,15 @@ export interface operations {
             };
             /** @description The key lacks the scope, for this queue or for all queues */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Out of range, or not storable */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6881,6 +6906,7 @@ export interface operations {
                 cron: string;
                 time_zone?: string;
                 count?: number;
+                after?: string;
             };
             header?: never;
             path?: never;
