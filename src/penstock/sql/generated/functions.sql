@@ -6611,8 +6611,17 @@ begin
     format('Change %s to an allowed value: %s.', field, allowed));
 end $$;
 
--- PS007: the lease is lost.
+-- PS005: the payload is larger than the queue allows.
 -- from functions/common/errors.sql:31
+create or replace function penstock._fail_too_large(q penstock.queue, size bigint) returns void language plpgsql as $$
+begin
+  perform penstock._fail('PS005', format('the payload has %s bytes; queue %L takes %s', size, q.name,
+    q.max_payload_bytes), jsonb_build_object('queue', q.name, 'size', size, 'limit', q.max_payload_bytes),
+    'Store the bulk elsewhere and enqueue a reference, or raise max_payload_bytes of the queue.');
+end $$;
+
+-- PS007: the lease is lost.
+-- from functions/common/errors.sql:39
 create or replace function penstock._fail_lost(id bigint) returns void language plpgsql as $$
 begin
   perform penstock._fail('PS007',
@@ -6622,7 +6631,7 @@ begin
 end $$;
 
 -- PS008: the queue has reached max_depth.
--- from functions/common/errors.sql:40
+-- from functions/common/errors.sql:48
 create or replace function penstock._fail_full(queue text, max_depth bigint) returns void language plpgsql as $$
 begin
   perform penstock._fail('PS008',
@@ -6632,7 +6641,7 @@ begin
 end $$;
 
 -- PS010: the message does not exist.
--- from functions/common/errors.sql:49
+-- from functions/common/errors.sql:57
 create or replace function penstock._fail_unknown_message(id bigint,
   hint text default 'It may have finished: see penstock.history.')
 returns void language plpgsql as $$
@@ -7055,9 +7064,7 @@ begin
   end if;
   size := coalesce(octet_length(payload_bytes), penstock._text_bytes(payload));
   if size > q.max_payload_bytes then
-    perform penstock._fail('PS005', format('the payload has %s bytes; queue %L takes %s', size, q.name,
-      q.max_payload_bytes), jsonb_build_object('queue', q.name, 'size', size, 'limit', q.max_payload_bytes),
-      'Store the bulk elsewhere and enqueue a reference, or raise max_payload_bytes of the queue.');
+    perform penstock._fail_too_large(q, size);
   end if;
   if priority not between -9 and 9 or priority is null then
     perform penstock._fail_value('priority', priority::text, 'a whole number from -9 to 9');
@@ -10964,9 +10971,10 @@ end $$;
 
 -- move puts waiting messages and dead letters into another queue, and keeps their ids. A dead letter starts again at
 -- its first attempt. Messages that are leased or finished, or in the queue already, are skipped. If a message with the
--- same key waits in the other queue, the older of the two is superseded. PS008 if the queue has no room. Returns how
--- many were moved. Locks: the rows. Indexes: as cancel, and as enqueue.
--- from functions/operate/move.sql:5
+-- same key waits in the other queue, the older of the two is superseded. PS008 if the queue has no room, and PS005 if
+-- a payload is larger than it allows: then no message is moved. Returns how many were moved. Locks: the rows. Indexes:
+-- as cancel, and as enqueue.
+-- from functions/operate/move.sql:6
 create or replace function penstock.move(ids bigint[], queue text) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -10989,6 +10997,7 @@ begin
   for wanted in select distinct i from unnest(ids) i order by i loop
     taken := penstock._take_waiting(wanted, true, q.id, null);
     continue when taken.state is null;
+    perform penstock._check_size(q, taken.m);
     if (taken.m).key is not null then
       perform penstock._forget_key((taken.m).queue_id, (taken.m).key, wanted);
     end if;
@@ -11010,10 +11019,28 @@ begin
   return n;
 end $$;
 
+-- Refuses a message whose payload is larger than the queue allows.
+-- from functions/operate/move.sql:51
+create or replace function penstock._check_size(q penstock.queue, m penstock.envelope) returns void
+language plpgsql as $$
+declare
+  size bigint;
+begin
+  if m.body_slot is null then
+    size := coalesce(octet_length(m.payload_bytes), penstock._text_bytes(m.payload));
+  else
+    size := coalesce(octet_length(penstock._body_bytes(m.body_slot, m.id)),
+      penstock._text_bytes(penstock._body_json(m.body_slot, m.id)));
+  end if;
+  if size > q.max_payload_bytes then
+    perform penstock._fail_too_large(q, size);
+  end if;
+end $$;
+
 -- set_priority changes the priority of waiting messages, which then come last among those of their new priority.
 -- Messages that are not waiting, or have the priority already, are skipped. Returns how many were changed. Locks: the
 -- rows. Indexes: as cancel, and as enqueue.
--- from functions/operate/move.sql:51
+-- from functions/operate/move.sql:70
 create or replace function penstock.set_priority(ids bigint[], priority integer) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -11046,7 +11073,7 @@ end $$;
 
 -- Puts a message that was taken out of its table back: into its group, the schedule or the current segment of a queue.
 -- reserve: it is new in the queue, so it counts for max_depth, and its key may be in use there.
--- from functions/operate/move.sql:83
+-- from functions/operate/move.sql:102
 create or replace function penstock._place_again(q penstock.queue, m penstock.envelope, due timestamptz,
   reserve boolean) returns void language plpgsql as $$
 declare
@@ -11075,7 +11102,7 @@ end $$;
 -- Takes a waiting message (with dead_too, a dead letter as well) out of its table, unless it is in the queue not_in or
 -- has the priority unlike. Returns it with its state and the time at which it is due, or nulls. Locks: the row. Finds
 -- it as _remove_waiting does. Uses scheduled_id, grouped_id and dead_pkey.
--- from functions/operate/move.sql:111
+-- from functions/operate/move.sql:130
 create or replace function penstock._take_waiting(id bigint, dead_too boolean, not_in integer, unlike integer,
   out m penstock.envelope, out state text, out due_at timestamptz) language plpgsql as $$
 #variable_conflict use_column
@@ -11122,7 +11149,7 @@ end $$;
 
 -- Takes a ready message out of its segment: by lane_N_order if it never came back, because then its position is its id,
 -- otherwise by a scan. Locks: the row of the message.
--- from functions/operate/move.sql:157
+-- from functions/operate/move.sql:176
 create or replace function penstock._take_ready(id bigint, not_in integer, unlike integer) returns penstock.ready_0
 language plpgsql as $$
 #variable_conflict use_column
@@ -11133,67 +11160,67 @@ begin
   if r.id is not null then
     return r;
   end if;
--- from functions/operate/move.sql:168, segment 0
+-- from functions/operate/move.sql:187, segment 0
   delete from penstock.ready_0 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:168, segment 1
+-- from functions/operate/move.sql:187, segment 1
   delete from penstock.ready_1 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:168, segment 2
+-- from functions/operate/move.sql:187, segment 2
   delete from penstock.ready_2 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:168, segment 3
+-- from functions/operate/move.sql:187, segment 3
   delete from penstock.ready_3 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:168, segment 4
+-- from functions/operate/move.sql:187, segment 4
   delete from penstock.ready_4 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:168, segment 5
+-- from functions/operate/move.sql:187, segment 5
   delete from penstock.ready_5 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:168, segment 6
+-- from functions/operate/move.sql:187, segment 6
   delete from penstock.ready_6 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:168, segment 7
+-- from functions/operate/move.sql:187, segment 7
   delete from penstock.ready_7 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:168, segment 8
+-- from functions/operate/move.sql:187, segment 8
   delete from penstock.ready_8 t where t.id = _take_ready.id and t.group_key is null
     and t.queue_id is distinct from not_in and t.priority is distinct from unlike returning * into r;
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:174
+-- from functions/operate/move.sql:193
   return null;
 end $$;
 
 -- Takes a ready message that never came back out of its segment. Uses lane_N_order, in every lane. Locks: the row of
 -- the message.
--- from functions/operate/move.sql:179
+-- from functions/operate/move.sql:198
 create or replace function penstock._take_fresh(id bigint, not_in integer, unlike integer) returns penstock.ready_0
 language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
@@ -11202,7 +11229,7 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off s
 declare
   r penstock.ready_0;
 begin
--- from functions/operate/move.sql:188, segment 0
+-- from functions/operate/move.sql:207, segment 0
   delete from penstock.ready_0 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11210,7 +11237,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:188, segment 1
+-- from functions/operate/move.sql:207, segment 1
   delete from penstock.ready_1 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11218,7 +11245,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:188, segment 2
+-- from functions/operate/move.sql:207, segment 2
   delete from penstock.ready_2 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11226,7 +11253,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:188, segment 3
+-- from functions/operate/move.sql:207, segment 3
   delete from penstock.ready_3 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11234,7 +11261,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:188, segment 4
+-- from functions/operate/move.sql:207, segment 4
   delete from penstock.ready_4 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11242,7 +11269,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:188, segment 5
+-- from functions/operate/move.sql:207, segment 5
   delete from penstock.ready_5 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11250,7 +11277,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:188, segment 6
+-- from functions/operate/move.sql:207, segment 6
   delete from penstock.ready_6 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11258,7 +11285,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:188, segment 7
+-- from functions/operate/move.sql:207, segment 7
   delete from penstock.ready_7 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11266,7 +11293,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:188, segment 8
+-- from functions/operate/move.sql:207, segment 8
   delete from penstock.ready_8 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _take_fresh.id and t.id = _take_fresh.id
     and t.group_key is null and q.id is distinct from not_in and rank is distinct from unlike
@@ -11274,7 +11301,7 @@ begin
   if found then
     return r;
   end if;
--- from functions/operate/move.sql:196
+-- from functions/operate/move.sql:215
   return null;
 end $$;
 
