@@ -166,6 +166,18 @@ await assert.rejects(busy.stats("work", { signal: stop }));
 globalThis.setTimeout = plain;
 assert.ok(delays.includes(60_000), String(delays));
 
+// A Retry-After may be a date, also one that is over.
+for (const [date, low, high] of [[Date.now() + 3_600_000, 3590, 3601], [0, 0, 0]]) {
+  const headers = { "Retry-After": new Date(date).toUTCString() };
+  const later = new Penstock({ url, key, retries: 0, fetch: async () => new Response("{}", { status: 503, headers }) });
+  const refusal = await later.stats("work").catch((error) => error);
+  assert.ok(low <= refusal.retryAfterSeconds && refusal.retryAfterSeconds <= high, refusal.retryAfterSeconds);
+}
+
+// A response that is not JSON is text. A stream is not a call.
+assert.match(await client.call("metrics"), /^# HELP penstock_/m);
+await assert.rejects(client.call("stream_messages", { query: { topic: "work" } }), /use stream/);
+
 // A stopped worker gives back what its handlers did not finish.
 await client.enqueue("slow", 1);
 let started;
