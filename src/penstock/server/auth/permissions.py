@@ -110,6 +110,7 @@ API: Final[Mapping[str, Need]] = {
     "POST /api/messages/move": Need("operate", "message", "ids"),
     "POST /api/messages/set-priority": Need("operate", "message", "ids"),
     "GET /api/messages/{id}/result": _READ_MESSAGE,
+    "GET /api/messages/{id}/progress": _READ_MESSAGE,
     "GET /api/dead-letters/errors": _READ_OWN,
     "GET /api/topic-configs": _READ_OWN,
     "POST /api/topic-configs": _OPERATE_BODY,
