@@ -501,6 +501,12 @@ ACTS: dict[str, Build] = {
     ),
     "/subscriptions/{subscription}/pause": _form("/subscriptions/{subscription}/pause"),
     "/subscriptions/{subscription}/resume": _form("/subscriptions/{subscription}/resume"),
+    "/subscriptions/{subscription}/change": _form(
+        "/subscriptions/{subscription}/change", concurrency="3"
+    ),
+    "/subscriptions/{subscription}/replace-secret": _form(
+        "/subscriptions/{subscription}/replace-secret"
+    ),
     "/subscriptions/{subscription}/drop": _form("/subscriptions/{subscription}/drop"),
     "/keys/create": _form("/keys/create", name="{queue}-new", scopes="read:{queue}"),
     "/keys/{key}/revoke": _form("/keys/{key}/revoke"),

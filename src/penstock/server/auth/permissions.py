@@ -250,6 +250,8 @@ ACTS: Final[Mapping[str, Need]] = {
     "/subscriptions/create": _OPERATE_BODY,
     "/subscriptions/{subscription}/pause": _OPERATE_SUBSCRIPTION,
     "/subscriptions/{subscription}/resume": _OPERATE_SUBSCRIPTION,
+    "/subscriptions/{subscription}/change": _OPERATE_SUBSCRIPTION,
+    "/subscriptions/{subscription}/replace-secret": _OPERATE_SUBSCRIPTION,
     "/subscriptions/{subscription}/drop": _OPERATE_SUBSCRIPTION,
     "/keys/create": _KEY,
     "/keys/{key}/revoke": _KEY,
