@@ -383,6 +383,11 @@ def test_an_endpoint_that_fails_hangs_and_restarts_gets_every_message_in_order(
     finally:
         receiver.stop()
     times = Counter(each["n"] for each in receiver.accepted)
+    lost = set(range(1, count + 1)) - set(times)
+    duplicates = len(receiver.accepted) - len(times)
+    requests = len(receiver.requests)
+    print(f"{count} messages, {requests} requests, {duplicates} duplicates, {len(lost)} lost")
+    assert lost == set()
     assert set(times) == set(range(1, count + 1))
     first: dict[int, list[int]] = defaultdict(list)
     for each in receiver.accepted:
