@@ -19,6 +19,7 @@ __all__ = ["make_key", "run", "start_server", "web"]
 PYTHON = os.environ.get("PENSTOCK_TEST_GENERATED_CLIENTS", "")
 JARS = os.environ.get("PENSTOCK_TEST_GENERATOR_JARS", "")
 HERE = Path(__file__).parent / "generated"
+SCENARIO = "enqueue, long poll, extend, settle, retry, dead letter and redrive"
 pytestmark = [
     pytest.mark.skipif(not PYTHON, reason="needs generators: run `make test-generated-clients`"),
     pytest.mark.timeout(600),
@@ -84,6 +85,7 @@ def test_a_generated_client_for_typescript_compiles_in_strict_mode_and_runs(
     (project / "out" / "package.json").write_text('{"type": "commonjs"}', encoding="utf-8")
     key = make_key("generated", "admin")
     printed = call("node", f"out/{name}.js", web.url, key, "scene", cwd=project)
+    print(f"{name}: {len(generated)} files compiled, {SCENARIO} {printed}")
     assert printed == "passed\n"
 
 
@@ -100,4 +102,6 @@ def test_a_generated_client_for_python_is_typed_in_strict_mode_and_runs(
     call(bin / "mypy", "--strict", "penstock_client", "openapi_python.py", cwd=project)
     key = make_key("generated", "admin")
     program = [bin / "python", "openapi_python.py", web.url, key, "scene"]
-    assert call(*program, cwd=project) == "passed\n"
+    printed = call(*program, cwd=project)
+    print(f"openapi_python_client: {SCENARIO} {printed}")
+    assert printed == "passed\n"

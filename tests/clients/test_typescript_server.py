@@ -45,5 +45,6 @@ def test_the_client_and_its_worker_do_everything_in_the_scenario(
         timeout=150,
         check=False,
     )
+    print(f"{runtime}:\n{done.stderr}")
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == '{"handled":300}'

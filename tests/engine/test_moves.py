@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from penstock import Client
+from penstock.errors import PayloadTooLargeError
 
 
 @pytest.fixture
@@ -85,6 +86,26 @@ def test_a_move_into_a_full_queue_changes_nothing(
     with pytest.raises(psycopg.Error, match="is full"):
         db.execute("select penstock.move(%s, 'b')", [ids])
     assert len(claimed(client, "a")) == 2
+
+
+@pytest.mark.parametrize("large", ["x" * 300, "x" * 50_000, b"x" * 300, b"x" * 50_000])
+def test_a_move_of_a_payload_that_is_too_large_for_the_queue_changes_nothing(
+    db: psycopg.Connection[Any], client: Client, large: str | bytes
+) -> None:
+    client.set_queue("b", max_payload_bytes=299)
+    ids = [client.enqueue("a", n) for n in range(2)]
+    ids.insert(1, client.enqueue("a", large))
+    limits = {"size": len(large) + 2 * isinstance(large, str), "limit": 299}
+    with pytest.raises(PayloadTooLargeError) as refused:
+        client.move(ids, "b")
+    assert refused.value.fields == {"queue": "b", **limits}
+    with pytest.raises(PayloadTooLargeError) as enqueued:
+        client.enqueue("b", large)
+    assert str(enqueued.value) == str(refused.value), "the same error"
+    act = request(db, "move", "ready", to_queue="b")
+    with pytest.raises(psycopg.Error, match="the payload has"):
+        finish(db, act)
+    assert sorted(id for id, _ in claimed(client, "a")) == sorted(ids)
 
 
 def test_priorities_are_changed(db: psycopg.Connection[Any], client: Client) -> None:

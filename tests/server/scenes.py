@@ -135,6 +135,17 @@ class Scene:
     def done(self) -> int:
         return int(self._part("done", self._done))
 
+    def _reporting(self) -> int:
+        id = self.ready
+        report = "select penstock.report_progress(array[%s], array[1], array[0.5], array['half'])"
+        self._value(f"{report}::text", id)
+        return id
+
+    @property
+    def reporting(self) -> int:
+        """A message whose task has reported its progress."""
+        return int(self._part("reporting", self._reporting))
+
     def _schedule(self) -> str:
         name = f"{self.queue}-schedule"
         self._value("select penstock.create_schedule(%s, %s, '@yearly')", name, self.queue)
@@ -371,6 +382,7 @@ ROUTES: dict[str, Build] = {
         "/api/messages/set-priority", {"ids": [str(s.ready)], "priority": 3}
     ),
     "GET /api/messages/{id}/result": lambda s: Example(f"/api/messages/{s.done}/result"),
+    "GET /api/messages/{id}/progress": lambda s: Example(f"/api/messages/{s.reporting}/progress"),
     "GET /api/messages/stream": lambda s: Example(
         "/api/messages/stream", query={"topic": s.queue, "duration_seconds": 0}
     ),
@@ -496,6 +508,12 @@ ACTS: dict[str, Build] = {
     ),
     "/subscriptions/{subscription}/pause": _form("/subscriptions/{subscription}/pause"),
     "/subscriptions/{subscription}/resume": _form("/subscriptions/{subscription}/resume"),
+    "/subscriptions/{subscription}/change": _form(
+        "/subscriptions/{subscription}/change", concurrency="3"
+    ),
+    "/subscriptions/{subscription}/replace-secret": _form(
+        "/subscriptions/{subscription}/replace-secret"
+    ),
     "/subscriptions/{subscription}/drop": _form("/subscriptions/{subscription}/drop"),
     "/keys/create": _form("/keys/create", name="{queue}-new", scopes="read:{queue}"),
     "/keys/{key}/edit": _form("/keys/{key}/edit", scopes="read:{queue}"),

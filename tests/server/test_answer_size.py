@@ -10,6 +10,7 @@ import httpx
 import psycopg
 import pytest
 
+from penstock.commands.http_verbs import PROTOCOL, verbs
 from penstock.http import Client
 
 Db = psycopg.Connection[Any]
@@ -99,3 +100,55 @@ def test_the_python_client_gets_fewer_messages_too(
     fill(db, 30, 100_000)
     with Client(web.url, make_key("worker", "consume")) as client:
         assert 1 < len(client.claim("orders", 30)) < 15
+
+
+SCHEDULES = 25
+
+
+@pytest.fixture
+def schedules(db: Db) -> list[str]:
+    """The names of schedules with large payloads, in two queues by turns."""
+    db.execute("select penstock.create_queue('orders'), penstock.create_queue('others')")
+    names = [f"s{number:02}" for number in range(SCHEDULES)]
+    db.execute(
+        "select penstock.create_schedule(name, queue, '@daily', to_jsonb(repeat('x', 100000)))"
+        " from unnest(%s::text[]) with ordinality n (name, place),"
+        " lateral (select case when place %% 2 = 0 then 'orders' else 'others' end) q (queue)",
+        [names],
+    )
+    return names
+
+
+@pytest.mark.parametrize("limit", [3, 1000])
+def test_a_list_of_schedules_ends_where_it_is_full_and_continues(
+    http: httpx.Client, schedules: list[str], limit: int
+) -> None:
+    names: list[str] = []
+    query: dict[str, Any] = {"limit": limit}
+    while True:
+        answer = http.get("/api/schedules", params=query)
+        assert len(answer.content) < BUDGET * 1.5
+        page = answer.json()
+        assert 1 <= len(page["items"]) <= limit
+        names += [each["name"] for each in page["items"]]
+        if page["next"] is None:
+            break
+        query["cursor"] = page["next"]
+    assert names == schedules
+
+
+@pytest.mark.parametrize("queue", ["*", "orders"])
+def test_the_python_client_reads_all_schedules_in_bounded_answers(
+    web: Any, http: httpx.Client, schedules: list[str], make_key: Callable[..., str], queue: str
+) -> None:
+    with Client(web.url, make_key("reader", f"read:{queue}")) as client:
+        found = client.schedules()
+    assert [each.name for each in found] == (schedules if queue == "*" else schedules[1::2])
+    assert {len(each.payload) for each in found} == {100_000}
+    arguments = dict.fromkeys(verbs()["schedules"].types) | {"max_bytes": 10**9}
+    answer = http.post(
+        "/api/verbs",
+        json={"calls": [{"verb": "schedules", "arguments": arguments}]},
+        headers={"Penstock-Protocol": PROTOCOL},
+    )
+    assert len(answer.content) < BUDGET * 1.5, "even if the caller asks for more"

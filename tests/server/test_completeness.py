@@ -145,6 +145,27 @@ def test_one_request_cancels_a_batch_of_any_size(
     assert (found["cancelled"], found["pending"]) == (2500, 0)
 
 
+def test_a_task_has_progress(
+    http: httpx.Client, make_key: Any, open_client: Any, db: psycopg.Connection[Any]
+) -> None:
+    id = http.post("/api/messages", json={"topic": "orders", "json": 1}).json()["id"]
+    path = f"/api/messages/{id}/progress"
+    missing = http.get(path)
+    assert (missing.status_code, missing.json()["code"]) == (404, "ProgressNotFound")
+    report = (
+        "select penstock.report_progress(array[%s::bigint], array[1], array[%s::real], array[%s],"
+        " '[[\"line\"]]')"
+    )
+    db.execute(report, [id, 0.25, "copying"])
+    found = http.get(path).json()
+    assert found.pop("updated_at").endswith("Z")
+    assert found == {"id": id, "attempt": 1, "fraction": 0.25, "note": "copying", "log": ["line"]}
+    reader = open_client(make_key("reader", "read:orders"))
+    assert reader.get(path).json()["note"] == "copying"
+    assert open_client(make_key("other", "read:emails")).get(path).status_code == 403
+    assert http.get("/api/messages/999999/progress").status_code == 404
+
+
 def test_a_task_has_a_result(http: httpx.Client, db: psycopg.Connection[Any]) -> None:
     http.post("/api/topic-configs", json={"topic": "orders", "keep_history": 7})
     _enqueue(http)

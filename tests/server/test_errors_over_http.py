@@ -78,6 +78,48 @@ def test_an_error_says_what_to_do_in_the_words_of_the_call(
     assert not FOREIGN.search(str(problem)), problem
 
 
+LOCAL = "/managed-services/local"
+UNKNOWN = "00000000-0000-4000-8000-000000000000"
+CONTROL_PLANE = [
+    ("POST", f"{LOCAL}/queues", {"name": "orders"}, "QueueExistsError", "DELETE /managed-"),
+    ("POST", f"{LOCAL}/queues", {"name": "a", "lease_seconds": 3}, "MalformedBody", "visibility_"),
+    ("POST", "/managed-services/no/queues", {"name": "a"}, "ServiceNotFoundError", "GET /managed-"),
+    ("GET", f"{LOCAL}/queues/no", None, "QueueNotFoundError", "POST creates one"),
+    ("DELETE", f"{LOCAL}/queues/no", None, "QueueNotFoundError", "lists the queues"),
+    ("DELETE", f"{LOCAL}/queues/no?force=true", None, "QueueNotFoundError", "lists the queues"),
+    ("POST", f"{LOCAL}/queues/no/retry", None, "QueueNotFoundError", "lists the queues"),
+    ("POST", f"{LOCAL}/queues/orders/retry", None, "QueueNotActiveError", "Only a Failed queue"),
+    ("POST", f"{LOCAL}/queues/no/stats", None, "QueueNotFoundError", "lists the queues"),
+    ("POST", f"{LOCAL}/queues/no/messages", {"messages": [{"payload": {}}]}, "QueueNotFoundError",
+     "lists the queues"),
+    ("POST", f"{LOCAL}/queues/orders/messages", {"messages": [{"payload": {"a": "\0"}}]},
+     "PayloadNotStorableError", "Remove it."),
+    ("GET", f"{LOCAL}/queues/orders/messages?task_id={UNKNOWN}", None, "TaskNotFoundError",
+     "lists them"),
+    ("GET", f"{LOCAL}/tasks/{UNKNOWN}", None, "TaskNotFoundError", "lists them"),
+    ("POST", f"{LOCAL}/tasks/{UNKNOWN}/cancel", None, "TaskNotFoundError", "lists them"),
+    ("POST", f"{LOCAL}/tasks/{UNKNOWN}/retry", None, "TaskNotFoundError", "lists them"),
+    ("POST", "/managed-services", {"name": "local", "dsn": "host=a"}, "ServiceExistsError",
+     "PATCH /managed-services"),
+    ("PATCH", LOCAL, {"password": "b"}, "InvalidValueError", "PENSTOCK_DSN"),
+    ("PATCH", "/managed-services/no", {"password": "b"}, "ServiceNotFoundError", "GET /managed-"),
+    ("DELETE", "/managed-services/no", None, "ServiceNotFoundError", "GET /managed-services"),
+    ("POST", "/managed-services/no/check", None, "ServiceNotFoundError", "GET /managed-services"),
+]  # fmt: skip
+# What callers of the control plane cannot use.
+ELSEWHERE = re.compile(r"select penstock|=>|create_queue|lease_seconds|msgspec|as bytes|`penstock ")
+
+
+def test_errors_of_the_control_plane_say_what_its_callers_can_do(http: httpx.Client) -> None:
+    http.post("/api/messages", json={"topic": "orders", "json": 1})
+    for method, path, body, code, hint in CONTROL_PLANE:
+        problem = http.request(method, path, json=body).json()
+        assert problem["code"] == code, problem
+        assert hint in problem["hint"], problem
+        own = {name: text for name, text in problem.items() if name not in ("detail", "field")}
+        assert not ELSEWHERE.search(str(own)), problem
+
+
 @pytest.mark.parametrize("field", ["headers", "queue", "delay", "max_attempts"])
 def test_an_unknown_field_is_named_as_the_caller_wrote_it(http: httpx.Client, field: str) -> None:
     problem = http.post("/api/messages", json={"topic": "orders", "json": 1, field: 1}).json()

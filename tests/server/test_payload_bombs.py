@@ -12,12 +12,14 @@ from typing import Any
 import httpx
 import psycopg
 import pytest
+from tests.server.test_push import Receiver
 from tests.server.test_slow_readers import LIST, STREAM, not_reading
 
 from penstock.commands.http_verbs import PROTOCOL, verbs
 
 Db = psycopg.Connection[Any]
 JSON = {"Content-Type": "application/json"}
+SERVICE = "/managed-services/local/queues/orders"
 
 
 def numbers(count: int) -> str:
@@ -63,8 +65,7 @@ def test_the_verbs_of_the_python_client_refuse_them_too(http: httpx.Client, coun
 def test_the_control_plane_refuses_them_too(http: httpx.Client) -> None:
     http.put("/api/topic-configs/orders", json={}).raise_for_status()
     body = f'{{"messages": [{{"payload": {{"n": {numbers(1000)}}}}}]}}'
-    path = "/managed-services/local/queues/orders/messages"
-    answer = http.post(path, content=body, headers=JSON)
+    answer = http.post(f"{SERVICE}/messages", content=body, headers=JSON)
     assert (answer.status_code, answer.json()["code"]) == (413, "PayloadTooLargeError")
 
 
@@ -180,7 +181,19 @@ BODY, BODIES_TOGETHER, ANSWER = 4 * 2**20, 8 * 2**20, 2 * 2**20
 # what Python and its allocator need for that.
 # The answers that callers do not read come with them. A limit of a connection is 64 KiB.
 UNREAD, UNREADING = 8 * 2**20, 100
-ALLOWED = 2 * BODIES_TOGETHER + 4 * 4 * ANSWER + UNREAD + UNREADING * 2**17 + 64 * 2**20
+# Push delivery holds messages as rows, as bodies and as what the endpoint has not read. Three tasks
+# of a service run at once, each with its messages as a row, as values and as arguments.
+PUSH = 4 * 2**20
+TASKS = 3 * BODY
+ALLOWED = (
+    2 * BODIES_TOGETHER
+    + 4 * 4 * ANSWER
+    + UNREAD
+    + UNREADING * 2**17
+    + 3 * PUSH
+    + 3 * TASKS
+    + 64 * 2**20
+)
 
 
 def test_bombs_of_every_kind_at_once_stay_within_the_memory_of_the_settings(
@@ -192,12 +205,19 @@ def test_bombs_of_every_kind_at_once_stay_within_the_memory_of_the_settings(
         PENSTOCK_HTTP_ANSWER_BYTES=str(ANSWER),
         PENSTOCK_HTTP_ANSWERS_BYTES=str(UNREAD),
         PENSTOCK_HTTP_POOL="4",
+        PENSTOCK_PUSH_BYTES=str(PUSH),
+        PENSTOCK_PUSH_NETWORKS="127.0.0.0/8",
     )
-    db.execute("select penstock.create_queue('large')")
-    db.execute(
-        "select count(*) from penstock.enqueue_many('large',"
-        " array_fill(to_jsonb(repeat('x', 250000)), array[200]))"
-    )
+    for queue in ("large", "orders", "pushed"):
+        db.execute("select penstock.create_queue(%s)", [queue])
+    for queue in ("large", "pushed"):
+        db.execute(
+            "select count(*) from penstock.enqueue_many(%s,"
+            " array_fill(to_jsonb(repeat('x', 250000)), array[200]))",
+            [queue],
+        )
+    task = json.dumps({"messages": [{"payload": {"n": "x" * 250_000}}] * 16})
+    bomb = f'{{"messages": [{{"payload": {{"n": {numbers(1000)}}}}}]}}'
     small = ",".join(['{"json":1}'] * 1000)
     packed = gzip.compress(b'{"topic": "orders", "json": "' + b"x" * 40_000_000 + b'"}')
     bombs: list[tuple[str, bytes, str]] = [
@@ -217,6 +237,8 @@ def test_bombs_of_every_kind_at_once_stay_within_the_memory_of_the_settings(
             "identity",
         ),
         ("/api/messages/dequeue", b'{"topic": "large", "count": 1000}', "identity"),
+        (f"{SERVICE}/messages", bomb.encode(), "identity"),
+        (f"{SERVICE}/messages", task.encode(), "identity"),
     ]
     key = make_key("bomber", "admin")
     headers = {"Authorization": f"Bearer {key}"}
@@ -226,6 +248,10 @@ def test_bombs_of_every_kind_at_once_stay_within_the_memory_of_the_settings(
     ):
         client.get("/api/stats").raise_for_status()
         before = process.memory_bytes("VmHWM")
+        receiver = Receiver(lambda _: None)  # it never answers
+        stack.callback(receiver.stop)
+        hook = {"name": "hook", "topic": "pushed", "url": receiver.url, "concurrency": 1000}
+        client.post("/api/subscriptions", json=hook).raise_for_status()
         for line in (LIST, STREAM):
             stack.enter_context(not_reading(process.url, key, line, UNREADING // 2))
 
@@ -234,11 +260,13 @@ def test_bombs_of_every_kind_at_once_stay_within_the_memory_of_the_settings(
             sent = {**JSON, "Content-Encoding": encoding}
             status = client.post(path, content=body, headers=sent).status_code
             client.get("/api/messages", params={"topic": "large", "limit": 1000})
+            client.get("/managed-services/local/tasks")
             return status
 
         with ThreadPoolExecutor(16) as callers:
             statuses = set(callers.map(send, range(8 * len(bombs))))
-        assert statuses <= {200, 201, 400, 413, 422, 503}
+        assert statuses <= {200, 201, 202, 400, 413, 422, 503}
+        assert receiver.requests, "messages were pushed meanwhile"
         grown = process.memory_bytes("VmHWM") - before
         print(f"the peak grew by {grown / 2**20:.0f} MiB, from {before / 2**20:.0f} MiB")
         assert grown < ALLOWED

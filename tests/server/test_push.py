@@ -7,6 +7,8 @@ import re
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from standardwebhooks import Webhook
 from tests.server.test_control_plane import until
 
 from penstock.errors import InvalidValueError
-from penstock.push.http_sender import HttpSender, SendError, check_url
+from penstock.push.http_sender import HttpSender, SendError, _retry_after, check_url
 from penstock.push.networks import AllowedNetworks
 from penstock.push.signing import new_signing_secret
 
@@ -330,6 +332,26 @@ async def test_a_name_that_is_resolved_again_reaches_nothing_else(
 
 
 @pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        *[
+            ("120", (120, 120)),
+            (" 5 ", (5, 5)),
+            ("86401", (0, 0)),
+            ("9" * 50, (0, 0)),
+            ("", (0, 0)),
+        ],
+        *[("Wed, 21 Oct 2015 07:28:00 GMT", (0, 0)), ("soon", (0, 0)), ("-5", (0, 0))],
+        *[("Fri, 31 Dec 9999 23:59:59 GMT", (0, 0)), ("²", (0, 0))],
+        (format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True), (3000, 3600)),
+    ],
+)
+def test_retry_after_is_a_number_or_a_date(header: str, expected: tuple[float, float]) -> None:
+    low, high = expected
+    assert low <= _retry_after([(b"Retry-After", header.encode("latin-1"))]) <= high
+
+
+@pytest.mark.parametrize(
     "count", [1500, pytest.param(100_000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])]
 )
 def test_an_endpoint_that_fails_hangs_and_restarts_gets_every_message_in_order(
@@ -361,6 +383,11 @@ def test_an_endpoint_that_fails_hangs_and_restarts_gets_every_message_in_order(
     finally:
         receiver.stop()
     times = Counter(each["n"] for each in receiver.accepted)
+    lost = set(range(1, count + 1)) - set(times)
+    duplicates = len(receiver.accepted) - len(times)
+    requests = len(receiver.requests)
+    print(f"{count} messages, {requests} requests, {duplicates} duplicates, {len(lost)} lost")
+    assert lost == set()
     assert set(times) == set(range(1, count + 1))
     first: dict[int, list[int]] = defaultdict(list)
     for each in receiver.accepted:

@@ -51,6 +51,15 @@ def test_a_schedule_is_made_changed_fired_and_removed(http: httpx.Client) -> Non
     ]  # fmt: skip
 
 
+def test_the_times_of_a_rule_begin_after_a_given_time(http: httpx.Client) -> None:
+    query = {"cron": "0 3 * * *", "time_zone": "Europe/Berlin", "count": "2"}
+    answer = http.get("/api/cron/next", params={**query, "after": "2030-03-30T12:00:00+02:00"})
+    # The clocks are set forward in the night before the first of them.
+    assert answer.json()["times"] == ["2030-03-31T01:00:00Z", "2030-04-01T01:00:00Z"]
+    refused = http.get("/api/cron/next", params={**query, "after": "2030-03-30T12:00:00"})
+    assert (refused.status_code, refused.json()["field"]) == (400, "after")
+
+
 def test_what_is_wrong_with_a_schedule_is_said(http: httpx.Client) -> None:
     http.put("/api/topic-configs/orders", json={}).raise_for_status()
     good: dict[str, Any] = {"name": "s", "topic": "orders", "cron": "@daily"}

@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 from penstock.commands.write.services import claim_service_checks, set_service_address
 from penstock.errors import ConfigurationError, InvalidValueError
 from penstock.secrets import SecretBox, new_secret_key
-from penstock.server.control.addresses import Addresses
+from penstock.server.control.addresses import Addresses, without_password
 
 KEY = new_secret_key()
 NOWHERE = "host=127.0.0.1 port=1 user=a"
@@ -38,6 +38,8 @@ def addresses(*paths: Path, key: str = KEY) -> Addresses:
         ("host=db user=ada password='ключ x'", {"password": "ключ x"}),
         ("host=db user=ada sslmode=verify-full sslrootcert=system", {"sslrootcert": "system"}),
         ("hostaddr=10.0.0.1 user=ada", {"hostaddr": "10.0.0.1"}),
+        ("host=db user=ada krbsrvname=pg gsslib=gssapi", {"krbsrvname": "pg", "gsslib": "gssapi"}),
+        ("host=db user=ada requirepeer=postgres", {"requirepeer": "postgres", "dbname": "ada"}),
     ],
 )
 def test_what_libpq_accepts_is_accepted(given: str, expected: dict[str, str]) -> None:
@@ -55,7 +57,12 @@ def test_what_libpq_accepts_is_accepted(given: str, expected: dict[str, str]) ->
         *("host=/var/run/postgresql user=ada", "host=@abstract user=ada", "host=db,/run user=a"),
         *("host=db user=ada sslrootcert=/etc/ssl/private/key", "host=db,, user=ada"),
         *("host=db user=ada sslrootcert=relative.pem", "host=db user=ada sslkeylogfile=/tmp/x"),
-        *("user=ada", "host=db", "mysql://db/x", "", "hostt=db", "postgresql://a:b%zz@db/x"),
+        *(
+            "host=db user=ada sslcert=/c",
+            "host=db user=ada sslcrldir=/x",
+            "host=db replication=true",
+        ),
+        *("user=ada", "mysql://db/x", "", "hostt=db", "postgresql://a:b%zz@db/x"),
     ],
 )
 def test_ways_to_files_of_the_server_and_nonsense_are_refused(given: str) -> None:
@@ -84,6 +91,65 @@ def test_files_are_confined_to_the_directories_of_the_setting(tmp_path: Path) ->
     for name in ("../outside/password", "link", "none", ".", "", f"{outside}/password"):
         with pytest.raises(InvalidValueError):
             ours.stored("host=db user=ada", password_file=name)
+
+
+def test_an_address_may_have_a_client_certificate(tmp_path: Path) -> None:
+    for name in ("client.crt", "client.key", "a:b.key", "root.crl"):
+        (tmp_path / name).write_text("x")
+    ours = addresses(tmp_path)
+    certificate = f"host=db user=ada sslcert={tmp_path}/client.crt"
+    key = f"sslkey={tmp_path}/client.key"
+    for refused in (certificate, f"host=db user=ada {key}", f"{certificate} {key[:-4]}"):
+        with pytest.raises(InvalidValueError, match=r"need each other|allowed directory"):
+            addresses().stored(refused)
+    with pytest.raises(InvalidValueError, match="need each other"):
+        ours.stored(certificate)
+    with pytest.raises(InvalidValueError, match="colon"):
+        ours.stored(f"{certificate} sslkey={tmp_path}/a:b.key")
+    stored = ours.stored(f"{certificate} {key} sslcrl={tmp_path}/root.crl sslpassword=hunter2")
+    assert "hunter2" not in stored.dsn
+    found = conninfo_to_dict(ours.conninfo(stored))
+    assert (found["sslpassword"], found.get("sslcertmode")) == ("hunter2", None)
+    # Another password keeps the passphrase, and so does another key of the setting.
+    again = ours.stored(without_password(stored.dsn), "new")
+    assert conninfo_to_dict(ours.conninfo(again))["sslpassword"] == "hunter2"
+    new = new_secret_key()
+    renewed = addresses(tmp_path, key=f"{new},{KEY}").resealed(again)
+    found = conninfo_to_dict(addresses(tmp_path, key=new).conninfo(renewed))
+    assert (found["sslpassword"], found["password"]) == ("hunter2", "new")
+    with pytest.raises(InvalidValueError, match="another key"):
+        ours.stored("host=db user=ada sslpassword=encrypted:x")
+
+
+def test_an_address_without_a_user_has_the_user_of_libpq(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGUSER", "penstock")
+    monkeypatch.setenv("PGDATABASE", "elsewhere")
+    ours = addresses()
+    found = conninfo_to_dict(ours.conninfo(ours.stored("host=db")))
+    assert (found["user"], found["dbname"]) == ("penstock", "penstock")
+
+
+def reason_of_refusal(address: str) -> str:
+    """Empty if it is accepted."""
+    try:
+        addresses().stored(address)
+    except InvalidValueError as error:
+        return error.message
+    return ""
+
+
+def test_every_keyword_of_libpq_is_accepted_or_refused_with_its_reason() -> None:
+    names = {each.keyword.decode() for each in psycopg.pq.Conninfo.get_defaults()}
+    refused = set()
+    for name in sorted(names - {"host", "user"}):
+        reason = reason_of_refusal(f"host=db user=ada {name}='1'")
+        assert "does not know" not in reason, name
+        if reason.startswith(f"{name} is not allowed in the address of a service: "):
+            refused.add(name)
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "http.md").read_text("utf-8")
+    assert {name for name in refused if f"`{name}`" not in page} == set()
+    assert {"passfile", "service", "replication"} <= refused
+    assert not {"sslcert", "sslpassword", "krbsrvname"} & refused
 
 
 def test_libpq_takes_nothing_from_the_home_and_the_environment_of_the_server() -> None:

@@ -6,6 +6,7 @@ import re
 from typing import Any
 from uuid import uuid4
 
+import httpx
 import pytest
 from playwright.sync_api import Locator, Page, expect
 from tests.engine.conftest import wait_for
@@ -348,3 +349,59 @@ def test_what_is_gone_meanwhile_is_said_and_nothing_is_done(
     sick.client.ack(lease)
     dialog.get_by_role("button", name="Cancel the message").click()
     expect(page.get_by_text("is done").first).to_be_visible()
+
+
+def secrets(site: Site, name: str) -> list[str]:
+    """What the API shows of a subscription's signing secrets, the newest first."""
+    headers = {"Authorization": f"Bearer {site.keys['operator']}"}
+    answer = httpx.get(f"{site.url}/api/subscriptions/{name}/secret", headers=headers)
+    found: list[str] = answer.raise_for_status().json()["secrets"]
+    return found
+
+
+def test_a_subscription_is_created_paused_resumed_changed_and_dropped(
+    sick: Site, visit: Visit
+) -> None:
+    name = f"q{uuid4().hex[:10]}"
+    sick.client.create_queue(name)
+    page = visit(sick, "/subscriptions", "operator")
+    page.get_by_role("link", name="Create a subscription").first.click()
+    url = "https://example.com/hook"
+    confirm(page, "Create", Name=name, Queue=name, URL=url, Requests_at_once="3")
+    shown = page.locator("#signing-secret")
+    expect(shown).to_have_text(re.compile("^whsec_.{40,}$"))
+    first = shown.inner_text()
+    assert secrets(sick, name) == [first]
+    page.get_by_role("link", name="Subscriptions").last.click()
+    row = page.locator("tbody tr").filter(has_text=name)
+    expect(row).to_contain_text("https://example.com/hook")
+    assert first not in page.content()
+    row.get_by_role("link", name="Pause").click()
+    confirm(page, "Pause")
+    expect(row).to_contain_text("paused")
+    row.get_by_role("link", name="Resume").click()
+    confirm(page, "Resume")
+    expect(row).not_to_contain_text("paused")
+    open_menu(row)
+    row.get_by_role("link", name="Change").click()
+    expect(page.get_by_role("dialog").get_by_label("Requests at once")).to_have_value("3")
+    confirm(page, "Change", URL="https://example.com/other", Timeout_in_seconds="20")
+    expect(row).to_contain_text("https://example.com/other")
+    found = sick.db.execute(
+        "select concurrency, timeout_seconds, enabled from penstock.subscription where name = %s",
+        [name],
+    ).fetchone()
+    assert found == (3, 20, True)
+    open_menu(row)
+    row.get_by_role("link", name="Replace the secret").click()
+    confirm(page, "Replace")
+    expect(shown).to_have_text(re.compile("^whsec_.{40,}$"))
+    second = shown.inner_text()
+    assert secrets(sick, name) == [second, first]
+    page.get_by_role("link", name="Subscriptions").last.click()
+    open_menu(row)
+    row.get_by_role("link", name="Drop").click()
+    confirm(page, "Drop")
+    told(page, f"Dropped subscription {name}")
+    page.goto("/subscriptions")
+    expect(row).to_have_count(0)

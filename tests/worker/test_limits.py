@@ -211,3 +211,37 @@ async def test_the_higher_priority_is_begun_first(dsn: str, client: AsyncClient)
     async with Worker(app, dsn):
         await until(lambda: len(order) == 30, "all thirty")
     assert order == [2] * 10 + [1] * 10 + [0] * 10
+
+
+async def test_a_worker_holds_no_more_bytes_than_it_may(dsn: str, client: AsyncClient) -> None:
+    """The handlers wait for one another, so that the worker holds as much as it can."""
+    await client.create_queue("work")
+    await client.create_queue("other")
+    await client.enqueue_many("work", ["x" * 100_000, b"x" * 100_000] * 10)
+    await client.enqueue("other", "x" * 200_000)
+    app = App()
+    running = most = 0
+    done: list[int] = []
+    go_on = asyncio.Event()
+
+    async def handle(message: Delivery) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await go_on.wait()
+        running -= 1
+        done.append(message.id)
+
+    app.handler("work", concurrency=50)(handle)
+    app.handler("other")(handle)
+    async with Worker(app, dsn, max_bytes=700_000) as worker:
+        await until(lambda: running >= 5, "as many as the limit allows")
+        held = [len(runner.held()) for runner in worker.runners]
+        # 350,000 bytes for each queue. A message of any size fits if nothing else is held.
+        assert held == [4, 1]
+        assert worker.runners[0].room == 0
+        go_on.set()
+        await until(lambda: len(done) == 21, "all messages")
+        await until(lambda: all(runner._bytes == 0 for runner in worker.runners), "nothing is held")
+    assert most == 5
+    assert (await client.stats("work")).leased == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from time import monotonic
 from typing import Any
 
@@ -24,6 +25,9 @@ class _Runner:
     queue = "work"
 
     def on_settled(self) -> None:
+        pass
+
+    def forget(self, deliveries: Iterable[Delivery]) -> None:
         pass
 
 

@@ -5,8 +5,8 @@ import {
   type Answer,
   type Body,
   type Call,
+  type CallableId,
   type CallOptions,
-  type OperationId,
   type Query,
   Transport,
   type TransportOptions,
@@ -44,8 +44,11 @@ export class Penstock {
     this.#headers = options.strict ? { Prefer: "handling=strict" } : {};
   }
 
-  /** Call any operation of the API by its name in the OpenAPI document, with its types. */
-  call<K extends OperationId>(operation: K, call: Call<K> = {}): Promise<Answer<K>> {
+  /**
+   * Call any operation of the API by its name in the OpenAPI document, with its types. A response
+   * that is not JSON, such as the metrics, is text. `stream` calls the operation that streams.
+   */
+  call<K extends CallableId>(operation: K, call: Call<K> = {}): Promise<Answer<K>> {
     return this.#transport.call(operation, { ...call, headers: { ...this.#headers, ...call.headers } });
   }
 

@@ -15,5 +15,5 @@ export {
 } from "./client.js";
 export { PenstockError, type Problem, Reject, RetryAfter, Snooze } from "./errors.js";
 export type { components, operations, paths } from "./openapi.js";
-export type { Answer, Body, Call, CallOptions, OperationId, Query, TransportOptions } from "./transport.js";
+export type { Answer, Body, Call, CallableId, CallOptions, OperationId, Query, TransportOptions } from "./transport.js";
 export { type Context, type Handler, Worker, type WorkerOptions } from "./worker.js";

@@ -476,7 +476,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The schedules of the topics that the key may read */
+        /** The schedules of the topics that the key may read, by name */
         get: operations["list_schedules"];
         put?: never;
         /** Create a schedule. 409 if the name is taken */
@@ -722,7 +722,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Cancel up to 1,000 messages of a batch that have not ended. Repeat while `more` is true */
+        /**
+         * Cancel all messages of a batch that have not ended: 1,000 now, and the others soon
+         * @description If `more` is true, workers and the server cancel the others.
+         */
         post: operations["cancel_batch_members"];
         delete?: never;
         options?: never;
@@ -739,6 +742,23 @@ export interface paths {
         };
         /** The result of the task that a message called. 404 if none is kept */
         get: operations["show_result"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/messages/{id}/progress": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The progress of the task that a message called. 404 if it has reported none */
+        get: operations["show_progress"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1661,7 +1681,10 @@ export interface components {
         ForTopic: {
             topic?: string | null;
         };
-        /** Schedules */
+        /**
+         * Schedules
+         * @description A page of schedules. `next` is the cursor of the next page.
+         */
         Schedules: {
             items: components["schemas"]["Schedule"][];
             next: string | null;
@@ -1696,6 +1719,15 @@ export interface components {
             created_at: string;
             /** Format: date-time */
             updated_at: string;
+        };
+        /**
+         * FindSchedules
+         * @description The place where the page begins, and its size.
+         */
+        FindSchedules: {
+            cursor?: string | null;
+            /** @description the number of items on a page; the default is 100 */
+            limit?: number;
         };
         /**
          * CreateSchedule
@@ -1761,7 +1793,7 @@ export interface components {
         };
         /**
          * FireTimesOf
-         * @description A cron rule, its time zone, and the number of times.
+         * @description A cron rule, its time zone, and the number of times, all of them later than `after`.
          */
         FireTimesOf: {
             /**
@@ -1780,6 +1812,7 @@ export interface components {
             time_zone?: string;
             /** @description how many times; the default is 5 */
             count?: number;
+            after?: string | null;
         };
         /** Subscriptions */
         Subscriptions: {
@@ -1932,7 +1965,7 @@ export interface components {
         };
         /**
          * CancelledBatch
-         * @description The number of messages that were cancelled, and whether there are more to cancel.
+         * @description The number of messages that were cancelled now, and whether others are cancelled soon.
          */
         CancelledBatch: {
             cancelled: number;
@@ -1947,6 +1980,19 @@ export interface components {
             state: string;
             result: unknown;
             error: string | null;
+        };
+        /**
+         * TaskProgress
+         * @description The latest report of a task. `fraction` is from 0 to 1. `log` has the last 100 lines.
+         */
+        TaskProgress: {
+            id: string;
+            attempt: number;
+            fraction: number | null;
+            note: string | null;
+            log: string[];
+            /** Format: date-time */
+            updated_at: string;
         };
         /** Workers */
         Workers: {
@@ -2279,7 +2325,7 @@ export interface components {
         };
         /**
          * EnqueueResult
-         * @description The ids in the order of the messages: as numbers, and as strings as everywhere else.
+         * @description The ids in the order of the messages, as strings. `message_ids` has the same ids as numbers: clients of the contract of the control plane read numbers there. Languages whose numbers lose digits above 2^53 read `ids`.
          */
         EnqueueResult: {
             message_ids: number[];
@@ -6090,7 +6136,10 @@ export interface operations {
     };
     list_schedules: {
         parameters: {
-            query?: never;
+            query?: {
+                cursor?: string;
+                limit?: number;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -6126,6 +6175,15 @@ export interface operations {
             };
             /** @description The key lacks the scope, for this queue or for all queues */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Out of range, or not storable */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6894,6 +6952,7 @@ export interface operations {
                 cron: string;
                 time_zone?: string;
                 count?: number;
+                after?: string;
             };
             header?: never;
             path?: never;
@@ -8165,6 +8224,95 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Outcome"];
+                };
+            };
+            /** @description Malformed */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description No credentials, or unknown ones */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key lacks the scope, for this queue or for all queues */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not there */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Out of range, or not storable */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The topic is full, or too many credentials failed; see Retry-After */
+            429: {
+                headers: {
+                    /** @description seconds */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The database is unavailable, or the server is busy; see Retry-After */
+            503: {
+                headers: {
+                    /** @description seconds */
+                    "Retry-After"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_progress: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskProgress"];
                 };
             };
             /** @description Malformed */

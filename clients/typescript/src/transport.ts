@@ -3,10 +3,18 @@ import type { operations } from "./openapi.js";
 import { OPERATIONS } from "./operations.js";
 
 export type OperationId = keyof typeof OPERATIONS & keyof operations;
+/** Operations with one response. A stream has many messages: see `Penstock.stream`. */
+export type CallableId = Exclude<OperationId, "stream_messages">;
 
 type Json<T> = T extends { content: { "application/json": infer B } } ? B : undefined;
+/** A response of another content type, such as the metrics, is text. */
+type JsonOrText<T> = T extends { content: { "application/json": infer B } }
+  ? B
+  : T extends { content: object }
+    ? string
+    : undefined;
 type Success<R> = R extends Record<number, unknown>
-  ? { [S in keyof R & (200 | 201 | 202)]: Json<R[S]> }[keyof R & (200 | 201 | 202)]
+  ? { [S in keyof R & (200 | 201 | 202)]: JsonOrText<R[S]> }[keyof R & (200 | 201 | 202)]
   : never;
 type Optional<T> = T extends undefined ? undefined : T;
 
@@ -73,7 +81,8 @@ export class Transport {
   }
 
   /** Send a call, and return the body of its response. */
-  async call<K extends OperationId>(operation: K, call: Call<K> = {}): Promise<Answer<K>> {
+  async call<K extends CallableId>(operation: K, call: Call<K> = {}): Promise<Answer<K>> {
+    if ((operation as OperationId) === "stream_messages") throw new TypeError("use stream for a stream");
     const [method] = OPERATIONS[operation];
     const headers: Record<string, string> = { ...call.headers };
     const key = call.idempotencyKey === undefined ? crypto.randomUUID() : call.idempotencyKey;
@@ -116,7 +125,8 @@ export class Transport {
     try {
       const response = await this.#send(request, deadline.signal);
       if (!response.ok) throw await refusal(response);
-      return await response.json();
+      const type = response.headers.get("content-type") ?? "application/json";
+      return await (/^application\/(.+\+)?json\b/.test(type) ? response.json() : response.text());
     } catch (error) {
       if (error instanceof PenstockError) throw error;
       if (call.signal?.aborted) throw call.signal.reason;
@@ -196,16 +206,21 @@ function queryOf(query: unknown): string {
 }
 
 async function refusal(response: Response): Promise<PenstockError> {
-  const seconds = Number(response.headers.get("retry-after") ?? Number.NaN);
+  const retryAfterSeconds = secondsOf(response.headers.get("retry-after"));
   let problem: Partial<Problem> = {};
   try {
     problem = (await response.json()) as Partial<Problem>;
   } catch {
     // The response came from another program, such as a proxy.
   }
-  return new PenstockError(response.status, problem, {
-    retryAfterSeconds: Number.isFinite(seconds) ? seconds : undefined,
-  });
+  return new PenstockError(response.status, problem, { retryAfterSeconds });
+}
+
+/** The seconds of a Retry-After header, which is a number of seconds or a date. */
+function secondsOf(retryAfter: string | null): number | undefined {
+  if (!retryAfter) return undefined;
+  const seconds = /^\d+$/.test(retryAfter) ? Number(retryAfter) : (Date.parse(retryAfter) - Date.now()) / 1000;
+  return Number.isFinite(seconds) ? Math.max(seconds, 0) : undefined;
 }
 
 /** Wait; the promise is rejected if the signal aborts. */

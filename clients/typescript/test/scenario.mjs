@@ -5,6 +5,8 @@ import { Penstock, PenstockError, payloadOf, Reject, Worker } from "../dist/inde
 const [url, key] = process.argv.slice(2);
 const client = new Penstock({ url, key });
 const seen = {};
+/** Reports a part of the scenario that has passed. */
+const passed = (step) => console.error(`passed: ${step}`);
 
 // Enqueue, long poll, extend, settle, retry, dead letter, redrive.
 await client.createTopic("scene", { max_retries: 1, keep_history: 7 });
@@ -27,6 +29,7 @@ await client.ack(back);
 await assert.rejects(client.ack(back), (error) => error instanceof PenstockError && error.code === "LeaseLostError");
 const [repeated] = await client.settle([{ id: back.id, lease_token: back.lease_token }]);
 assert.deepEqual([repeated.settled, repeated.reason], [false, "finished"]);
+passed("enqueue, long poll, extend, settle, retry, dead letter, redrive");
 
 // Bytes come back as they were sent, and a repeated call is done once.
 const bytes = Uint8Array.from({ length: 70_000 }, (_, n) => n % 256);
@@ -34,6 +37,7 @@ await client.enqueueBytes("bytes", bytes);
 assert.deepEqual(payloadOf((await client.dequeue("bytes"))[0]), bytes);
 const key1 = await client.enqueue("once", 1, { idempotencyKey: "k-1" });
 assert.equal(await client.enqueue("once", 1, { idempotencyKey: "k-1" }), key1);
+passed("bytes, and a repeated call");
 
 // Wrong arguments are errors of the caller, not of the connection. Empty lists need no request.
 const isNotStorable = (error) => error instanceof PenstockError && error.code === "PayloadNotStorableError";
@@ -41,6 +45,7 @@ for (const json of [Number.NaN, { a: [1, -Infinity] }]) await assert.rejects(cli
 for (const json of [1n, new Uint8Array(2)]) await assert.rejects(client.enqueue("wrong", json), TypeError);
 await assert.rejects(client.message(""), TypeError);
 assert.deepEqual([await client.settle([]), await client.enqueueMany("wrong", []), await client.cancel([])], [[], [], 0]);
+passed("wrong arguments");
 
 // A dequeue has no key, because the server would keep its messages for a repetition.
 const keys = [];
@@ -57,6 +62,7 @@ await watched.dequeue("once", { idempotencyKey: "k-2" });
 await watched.enqueue("once", 2);
 assert.deepEqual(keys.slice(0, 2), [undefined, "k-2"]);
 assert.match(keys[2], /^[0-9a-f-]{36}$/);
+passed("keys of calls");
 
 // A stream has no more unsettled messages than its credit.
 await client.enqueueMany("stream", [1, 2, 3].map((json) => ({ json })));
@@ -67,6 +73,7 @@ for await (const each of client.stream("stream", { credit: 1 })) {
   if (streamed.length === 3) break;
 }
 assert.deepEqual(streamed, [1, 2, 3]);
+passed("a stream with credit");
 
 // It ends when its signal aborts, and throws when the server reports an error or the connection breaks.
 const stopping = new AbortController();
@@ -82,6 +89,7 @@ for (const code of ["DatabaseUnavailableError", "ServerUnavailableError", "Serve
   const broken = new Penstock({ url, key, fetch: async () => answers.shift()() });
   await assert.rejects(broken.stream("stream").next(), (error) => error instanceof PenstockError && error.code === code);
 }
+passed("the ends of streams");
 
 // A worker: every message is handled, failures are retried, rejected ones are dead letters.
 await client.createTopic("work", { backoff: { base_seconds: 0 }, keep_history: 7 });
@@ -110,6 +118,7 @@ await running;
 const stats = await client.stats("work");
 assert.deepEqual([stats.pending, stats.processing, stats.dead], [0, 0, 1]);
 seen.handled = attempts.size;
+passed(`a worker: ${attempts.size} messages, ${[...attempts.values()].reduce((sum, n) => sum + n, 0)} attempts`);
 
 // An error that is not valid text, or too long, keeps no message of the same batch from being settled.
 await client.createTopic("texts", { backoff: { base_seconds: 0 }, max_retries: 0, dlq_enabled: true, keep_history: 7 });
@@ -129,6 +138,7 @@ await strict.stop();
 await strictly;
 const after = await client.stats("texts");
 assert.deepEqual([after.pending, after.processing, after.dead], [0, 0, 3]);
+passed("errors that are not valid text");
 
 // A message whose lease is lost when it is settled is reported, and so is one whose lease cannot be extended in time.
 const reported = async (options, handler) => {
@@ -155,6 +165,7 @@ const detail = await reported({ client: cut, leaseSeconds: 1 }, (_, { signal }) 
   return new Promise((resolve) => signal.addEventListener("abort", () => resolve((aborted = true))));
 });
 assert.deepEqual([aborted, detail.endsWith("it was not extended in time")], [true, true]);
+passed("lost leases");
 
 // The client waits as long as the server's Retry-After says.
 const stop = AbortSignal.timeout(100);
@@ -165,6 +176,20 @@ const busy = new Penstock({ url, key, fetch: async () => new Response("{}", { st
 await assert.rejects(busy.stats("work", { signal: stop }));
 globalThis.setTimeout = plain;
 assert.ok(delays.includes(60_000), String(delays));
+
+// A Retry-After may be a date, also one that is over.
+for (const [date, low, high] of [[Date.now() + 3_600_000, 3590, 3601], [0, 0, 0]]) {
+  const headers = { "Retry-After": new Date(date).toUTCString() };
+  const later = new Penstock({ url, key, retries: 0, fetch: async () => new Response("{}", { status: 503, headers }) });
+  const refusal = await later.stats("work").catch((error) => error);
+  assert.ok(low <= refusal.retryAfterSeconds && refusal.retryAfterSeconds <= high, refusal.retryAfterSeconds);
+}
+passed("Retry-After");
+
+// A response that is not JSON is text. A stream is not a call.
+assert.match(await client.call("metrics"), /^# HELP penstock_/m);
+await assert.rejects(client.call("stream_messages", { query: { topic: "work" } }), /use stream/);
+passed("responses that are not JSON");
 
 // A stopped worker gives back what its handlers did not finish.
 await client.enqueue("slow", 1);
@@ -179,4 +204,5 @@ await begun;
 await slow.stop();
 await ending;
 assert.equal((await client.stats("slow")).pending, 1);
+passed("a worker that stops");
 console.log(JSON.stringify(seen));

@@ -176,10 +176,10 @@ async def _run(dsn: str | None) -> None:
     from penstock.client.async_client import AsyncClient
     from penstock.db.listener import Listener
     from penstock.db.locate import locate
-    from penstock.push.networks import AllowedNetworks
     from penstock.push.pusher import Pusher
-    from penstock.secrets import SecretBox
+    from penstock.server.settings import ServerSettings
 
+    settings = ServerSettings.from_environment()
     found = await asyncio.to_thread(locate, dsn)
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -191,8 +191,9 @@ async def _run(dsn: str | None) -> None:
             client.run,
             listener,
             f"{socket.gethostname()}:{os.getpid()}",
-            box=SecretBox.from_environment(),
-            allowed=AllowedNetworks.from_environment(),
+            box=settings.addresses.box,
+            allowed=settings.push_networks,
+            max_bytes=settings.push_bytes,
         )
         await listener.start()
         pusher.start()

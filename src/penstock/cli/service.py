@@ -313,11 +313,21 @@ def rekey(session: Session) -> None:
     These are the passwords of services and the signing secrets of subscriptions. Afterwards the
     older keys are no longer needed.
     """
-    box, changed, signing = _addresses().box, [], []
+    from penstock.server.control.addresses import ServiceAddress
+
+    addresses = _addresses()
+    box, changed, signing = addresses.box, [], []
     for found in session.run(read.services()):
-        if found.secret is not None and found.dsn is not None:
-            sealed = box.seal(box.open(found.secret))
-            session.run(set_service_address(found.name, found.dsn, secret=sealed))
+        if found.dsn is None:
+            continue
+        old = ServiceAddress(found.dsn, found.secret, found.password_file)
+        new = addresses.resealed(old)
+        if new != old:
+            session.run(
+                set_service_address(
+                    found.name, new.dsn, secret=new.secret, password_file=new.password_file
+                )
+            )
             changed.append(found.name)
     for each in session.run(read.subscriptions()):
         if each.secret is not None:

@@ -213,7 +213,8 @@ def _database(settings: Settings) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def without_password(dsn: str) -> str:
     """The user's DSN, as it may be shown on a screen and in a log."""
-    return make_conninfo(dsn, password="***") if "password" in conninfo_to_dict(dsn) else dsn
+    secrets = conninfo_to_dict(dsn).keys() & {"password", "sslpassword"}
+    return make_conninfo(dsn, **dict.fromkeys(secrets, "***")) if secrets else dsn
 
 
 def _commands(dsn: str, settings: Settings) -> list[str]:

@@ -111,6 +111,7 @@ class AsyncMessageVerbs(AsyncCommandRunner):
         Raises:
             QueueNotFoundError: The queue does not exist.
             QueueFullError: The queue has no room for them. No message was moved.
+            PayloadTooLargeError: A payload is larger than the queue allows. No message was moved.
         """
         return await self.run(write.move(ids, queue), connection)
 

@@ -153,7 +153,13 @@ class AsyncScheduleVerbs(AsyncCommandRunner):
         Returns:
             The schedules, in order of name.
         """
-        return await self.run(read.schedules())
+        found: list[Schedule] = []
+        has_more = True
+        while has_more:
+            after = found[-1].name if found else None
+            page, has_more = await self.run(read.schedule_page(after=after))
+            found += page
+        return found
 
     async def schedule(self, name: str) -> Schedule:
         """Read one schedule.

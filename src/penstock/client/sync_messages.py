@@ -112,6 +112,7 @@ class MessageVerbs(CommandRunner):
         Raises:
             QueueNotFoundError: The queue does not exist.
             QueueFullError: The queue has no room for them. No message was moved.
+            PayloadTooLargeError: A payload is larger than the queue allows. No message was moved.
         """
         return self.run(write.move(ids, queue), connection)
 

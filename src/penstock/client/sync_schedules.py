@@ -154,7 +154,13 @@ class ScheduleVerbs(CommandRunner):
         Returns:
             The schedules, in order of name.
         """
-        return self.run(read.schedules())
+        found: list[Schedule] = []
+        has_more = True
+        while has_more:
+            after = found[-1].name if found else None
+            page, has_more = self.run(read.schedule_page(after=after))
+            found += page
+        return found
 
     def schedule(self, name: str) -> Schedule:
         """Read one schedule.

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -22,6 +24,8 @@ from penstock.push.networks import AllowedNetworks
 # How much of an answer is read.
 ANSWER_BYTES: Final = 16_384
 KEEP_SECONDS: Final = 30.0
+# A longer Retry-After counts as absent.
+LONGEST_RETRY_SECONDS: Final = 86_400.0
 
 
 class SendError(Exception):
@@ -96,10 +100,17 @@ async def _beginning(response: httpcore.Response) -> bytes:
 
 
 def _retry_after(headers: Iterable[tuple[bytes, bytes]]) -> float:
-    """The seconds of Retry-After. A date counts as absent."""
+    """The seconds of Retry-After, which is a number or a date. More than a day is too long."""
     found = next((value for name, value in headers if name.lower() == b"retry-after"), b"")
-    text = found.strip()
-    return float(text) if text.isdigit() and len(text) < 6 else 0.0
+    text = found.decode("latin-1").strip()
+    if text.isascii() and text.isdigit():
+        seconds = float(text[:10])
+    else:
+        try:
+            seconds = parsedate_to_datetime(text).timestamp() - time.time()
+        except (ValueError, OverflowError):
+            return 0.0
+    return seconds if 0 < seconds <= LONGEST_RETRY_SECONDS else 0.0
 
 
 class _CheckedBackend(httpcore.AsyncNetworkBackend):

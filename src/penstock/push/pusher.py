@@ -37,7 +37,10 @@ Run = Callable[[Command[Any]], Awaitable[Any]]
 
 
 class Pusher:
-    """Sends messages from `start` to `stop`. `run` runs commands on the database."""
+    """Sends messages from `start` to `stop`. `run` runs commands on the database.
+
+    `max_bytes` limits the messages that are held.
+    """
 
     def __init__(
         self,
@@ -48,6 +51,7 @@ class Pusher:
         *,
         box: SecretBox,
         allowed: AllowedNetworks,
+        max_bytes: int,
     ) -> None:
         self._dsn = dsn
         self._database_run = run
@@ -55,6 +59,7 @@ class Pusher:
         self._name = f"push:{name}"
         self._box = box
         self._allowed = allowed
+        self._max_bytes = max_bytes
         self._changed = asyncio.Event()
         self._serving: _Serving | None = None
         self._stopping: set[asyncio.Task[None]] = set()
@@ -104,7 +109,8 @@ class Pusher:
         if not endpoints:
             self._replace(None)
             return
-        made = _Serving(version, endpoints, HttpSender(self._allowed), self._dsn, self._name)
+        sender = HttpSender(self._allowed)
+        made = _Serving(version, endpoints, sender, self._dsn, self._name, self._max_bytes)
         await made.start()
         self._replace(made)
 
@@ -169,6 +175,7 @@ class _Serving:
         sender: HttpSender,
         dsn: str | None,
         name: str,
+        max_bytes: int,
     ) -> None:
         self.version = version
         self._sender = sender
@@ -177,7 +184,7 @@ class _Serving:
         for endpoint in self.endpoints:
             served = endpoint.subscription
             app.handler(served.queue, concurrency=served.concurrency)(endpoint.handle)
-        self._worker = Worker(app, dsn, name=name, grace=GRACE_SECONDS)
+        self._worker = Worker(app, dsn, name=name, grace=GRACE_SECONDS, max_bytes=max_bytes)
 
     async def start(self) -> None:
         try:

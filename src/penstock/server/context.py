@@ -65,6 +65,7 @@ class Context:
             self.name,
             box=settings.addresses.box,
             allowed=settings.push_networks,
+            max_bytes=settings.push_bytes,
         )
 
     async def open(self) -> None:

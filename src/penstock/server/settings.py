@@ -33,6 +33,7 @@
 | `PENSTOCK_SSO_USER_HEADER` | the header in which a trusted proxy names the user | none |
 | `PENSTOCK_SSO_ROLES_HEADER` | the header in which it lists the user's roles | none |
 | `PENSTOCK_PUSH` | `off`: this server sends no messages of subscriptions | on |
+| `PENSTOCK_PUSH_BYTES` | messages of subscriptions in memory, for each process | 16 MiB |
 | `PENSTOCK_SERVICE_WAIT_SECONDS` | how long tasks of a service wait for it; or `forever` | 60 |
 
 `push_networks` has PENSTOCK_PUSH_NETWORKS: see push/networks.py.
@@ -78,6 +79,7 @@ _RANGES: Final = {
     "max_connections": (1, 1_000_000),
     "auth_failures": (1, 1_000_000),
     "drain_seconds": (0, 3600),
+    "push_bytes": (1024, 2**36),
 }
 _WORDS: Final = {
     "access_log": ("json", "off"),
@@ -119,6 +121,7 @@ class ServerSettings:
     notify: NotificationSettings = field(default_factory=NotificationSettings)
     service_wait_seconds: int | None = 60
     push: str = "on"
+    push_bytes: int = 16 * 2**20
     push_networks: AllowedNetworks = field(default_factory=AllowedNetworks.from_environment)
     addresses: Addresses = field(default_factory=Addresses.from_environment, repr=False)
     sso_issuer: str = ""

@@ -192,7 +192,7 @@ class Poller:
         wants = {
             claimer.runner.queue: (claimer, want)
             for claimer in self._claimers
-            if (want := claimer.runner.reserve()) is not None
+            if (want := claimer.runner.reserve_for_look()) is not None
         }
         if not wants:
             return False

@@ -55,6 +55,7 @@ class Delivery:
     last_error: str | None = _column("last_error")
     original_queue: str | None = _column("original_queue")
     _begun = 0.0  # the time of the call of its handler, by perf_counter
+    _counted_bytes = 0  # of its size, if its runner limits the size of what it holds
     _task_in_child: Task[..., Any] | None = None  # the task that runs in this process, a child
 
     def __init__(self, runner: Runner, row: Sequence[Any], now: float) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from time import monotonic, perf_counter
 from typing import Any, Final
 
 from penstock.client.async_client import AsyncClient
 from penstock.client.sync_client import Client
+from penstock.commands import lease_row as c
 from penstock.commands.write.workers import Want
 from penstock.tasks.waiting import ResultWaiter
 from penstock.worker.counters import HandlerCounters
@@ -48,6 +49,7 @@ class Runner:
         settler: Settler,
         client: AsyncClient,
         wrap: Callable[[Call], Call],
+        max_bytes: int | None = None,
     ) -> None:
         self._find = handlers.find
         self.queue = handlers.queue
@@ -67,6 +69,8 @@ class Runner:
         self.quiet = False
         self.resting = False
         self._reserved = 0
+        self._max_bytes = max_bytes
+        self._bytes = 0  # of the messages that are held, and of those that claims may return
         self._pumps = 0
         self._settler = settler
         self.threads: ThreadCaller | None = None
@@ -84,6 +88,8 @@ class Runner:
     def room(self) -> int:
         """How many more messages the runner can use."""
         if self._claims_nothing or self._settler.is_behind:
+            return 0
+        if self._max_bytes is not None and self._bytes >= self._max_bytes:
             return 0
         busy = len(self.running)
         if self.threads is not None:
@@ -105,11 +111,24 @@ class Runner:
         if room <= 0:
             return None
         self._reserved += room
-        return Want(self.queue, room, self._lease_seconds)
+        if self._max_bytes is None:
+            return Want(self.queue, room, self._lease_seconds)
+        left = self._max_bytes - self._bytes
+        self._bytes += left
+        return Want(self.queue, room, self._lease_seconds, left)
+
+    def reserve_for_look(self) -> Want | None:
+        """Reserve room for a look at all queues, which cannot limit the size of what it finds."""
+        want = self.reserve()
+        if want is None or want.max_bytes is None:
+            return want
+        self._reserved -= want.count - 1
+        return replace(want, count=1)
 
     def release(self, want: Want) -> None:
         """Give reserved room back to the claims that wait for it."""
         self._reserved -= want.count
+        self._bytes -= want.max_bytes or 0
         self.on_room()
 
     def take(self, want: Want, rows: Sequence[Sequence[Any]]) -> None:
@@ -118,7 +137,12 @@ class Runner:
         if not rows:
             return
         now = monotonic()
-        self.waiting.extend([Delivery(self, row, now) for row in rows])
+        claimed = [Delivery(self, row, now) for row in rows]
+        self.waiting.extend(claimed)
+        if self._max_bytes is not None:
+            for delivery in claimed:
+                delivery._counted_bytes = _size(delivery)
+                self._bytes += delivery._counted_bytes
         if self._claims_nothing:
             self.give_back_waiting()
         else:
@@ -191,6 +215,8 @@ class Runner:
         self._count(delivery, outcome, seconds)
         if delivery._ended != LOST:
             self._settler.settle(delivery, outcome)
+        else:
+            self.forget([delivery])
         self.on_room()
 
     def _count(self, delivery: Delivery, outcome: Outcome | None, seconds: float) -> None:
@@ -282,13 +308,20 @@ class Runner:
         """All messages whose leases this runner has to extend."""
         return [*self.waiting, *self.running]
 
+    def forget(self, deliveries: Iterable[Delivery]) -> None:
+        """Their outcomes are stored, or their leases are lost."""
+        if self._max_bytes is not None:
+            for delivery in deliveries:
+                self._bytes -= delivery._counted_bytes
+                delivery._counted_bytes = 0
+
     def lose(self, delivery: Delivery) -> None:
         """The lease is lost, so the result of its handler is discarded."""
         if delivery in self.running:
             end(delivery, LOST)
-        else:
-            with suppress(ValueError):
-                self.waiting.remove(delivery)
+        elif delivery in self.waiting:
+            self.waiting.remove(delivery)
+            self.forget([delivery])
 
     def stop(self) -> None:
         """Start no more messages."""
@@ -351,6 +384,13 @@ def end(delivery: Delivery, why: str) -> None:
         delivery._ended = why
     if delivery._task is not None:
         delivery._task.cancel()
+
+
+def _size(delivery: Delivery) -> int:
+    """The length of the payload and the headers, as they were received."""
+    row = delivery._row
+    parts = (row[c.PAYLOAD], row[c.PAYLOAD_BYTES], row[c.HEADERS])
+    return sum(len(part) for part in parts if part is not None)
 
 
 def _handler(delivery: Delivery) -> Handler:

@@ -89,9 +89,9 @@ class Settler:
             while self._noted:
                 self._sending, self._noted = self._noted[:BATCH], self._noted[BATCH:]
                 await self._send(self._sending)
-                settled = {delivery._runner for delivery, _ in self._sending}
-                self._sending = []
-                for runner in settled:
+                sent, self._sending = self._sending, []
+                for runner in {delivery._runner for delivery, _ in sent}:
+                    runner.forget(delivery for delivery, _ in sent if delivery._runner is runner)
                     runner.on_settled()
                 for call in self.on_relief:
                     call()

@@ -61,6 +61,8 @@ class Worker:
         grace: The time that running handlers have to finish after SIGTERM.
         name: The name of the worker. The default is host, process id and random letters.
         wake_ups: Whether to listen for notifications. Use False behind a transaction-mode pooler.
+        max_bytes: The size of the payloads and headers of all messages that the worker holds. Its
+            queues share it equally, and each holds one message at least. The default has no limit.
         prepare_threshold: The number of executions after which a statement is prepared. Use None
             behind a pooler that does not support prepared statements.
 
@@ -80,8 +82,12 @@ class Worker:
         name: str | None = None,
         wake_ups: bool = True,
         prepare_threshold: int | None = 5,
+        max_bytes: int | None = None,
     ) -> None:
         self._name = name
+        if max_bytes is not None and check.whole("max_bytes", max_bytes, check.INT8) < 1:
+            raise check.refuse("max_bytes", max_bytes, "1 or more")
+        self._max_bytes = max_bytes
         self.grace = check.duration("grace", grace).total_seconds()
         self._handlers = _chosen(app, queues)
         self._app = app
@@ -231,6 +237,7 @@ class Worker:
         )
         settling = connection("worker")
         self._settler = Settler(settling)
+        share = self._max_bytes and max(1, self._max_bytes // len(self._handlers))
         self.runners = [
             Runner(
                 served,
@@ -238,6 +245,7 @@ class Worker:
                 self._settler,
                 self.client,
                 self._app.wrap,
+                share,
             )
             for served in self._handlers
         ]

@@ -42,7 +42,7 @@ from penstock.commands.read.monitoring_queries import (
     workers,
 )
 from penstock.commands.read.queue_queries import all_stats, exact_stats, queue, queues, stats
-from penstock.commands.read.schedule_queries import schedule, schedules
+from penstock.commands.read.schedule_queries import schedule, schedule_page, schedules
 from penstock.commands.read.service_queries import (
     clock,
     service,
@@ -89,6 +89,7 @@ __all__ = [
     "recent_times",
     "ring",
     "schedule",
+    "schedule_page",
     "schedules",
     "schema_version",
     "search",

@@ -20,6 +20,7 @@ Row: TypeAlias = Sequence[Any]
 _WHOLE_NAME: Final = 54
 _NOTIFY: Final = "select pg_notify(%(channel)s::text, %(payload)s::text)"
 _CLAIM: Final = load_claim("worker/claim")
+_CLAIM_WITHIN: Final = load_claim("worker/claim_within")
 _LOOK: Final = load_claim("worker/look")
 _DEQUEUE: Final = load_claim("worker/dequeue")
 _BEAT: Final = call(
@@ -34,11 +35,12 @@ WorkerCommand = Literal["quiet", "resume", "stop"]
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """The number of messages of a queue that there is room for."""
+    """The number of messages of a queue that there is room for, and their size."""
 
     queue: str
     count: int
     lease_seconds: int | None
+    max_bytes: int | None = None
 
 
 class Found(NamedTuple):
@@ -64,7 +66,10 @@ def claim_rows(want: Want, worker: str) -> Command[Rows]:
         "lease_seconds": want.lease_seconds,
         "worker": worker,
     }
-    return Command(_CLAIM, params, lambda rows: rows, light=True)
+    if want.max_bytes is None or want.count == 1:
+        return Command(_CLAIM, params, lambda rows: rows, light=True)
+    params["max_bytes"] = want.max_bytes
+    return Command(_CLAIM_WITHIN, params, lambda rows: rows, light=True)
 
 
 def ack_pairs(pairs: Sequence[tuple[int, int]]) -> Command[set[int]]:

@@ -100,15 +100,46 @@ class Schedule(Struct, kw_only=True):
 
 
 class Schedules(Struct):
+    """A page of schedules. `next` is the cursor of the next page."""
+
     items: list[Schedule]
     next: str | None = None
 
 
-@endpoint("GET", "/api/schedules", answers={200: Schedules})
+class FindSchedules(Struct, forbid_unknown_fields=True, kw_only=True):
+    """The place where the page begins, and its size."""
+
+    cursor: (
+        Annotated[
+            str, Meta(min_length=1, max_length=128, description="`next` of the previous page")
+        ]
+        | None
+    ) = None
+    limit: f.Limit = 100
+
+
+@endpoint("GET", "/api/schedules", query=FindSchedules, answers={200: Schedules})
 async def list_schedules(call: Call) -> Schedules:
-    """The schedules of the topics that the key may read."""
-    found = await call.run(read.schedules(as_text=True))
-    return Schedules([_document(each) for each in found if call.principal.may("read", each.queue)])
+    """The schedules of the topics that the key may read, by name."""
+    query: FindSchedules = call.query
+    command = read.schedule_page(
+        queues=await readable_queues(call),
+        after=query.cursor,
+        limit=query.limit,
+        max_bytes=call.context.settings.answer_bytes,
+        as_text=True,
+    )
+    found, has_more = await call.run(command)
+    next_cursor = found[-1].name if has_more else None
+    return Schedules([_document(each) for each in found], next_cursor)
+
+
+async def readable_queues(call: Call, connection: AnyConnection | None = None) -> list[str] | None:
+    """The queues that the key may read. None means all."""
+    if call.principal.is_admin:
+        return None
+    found = await call.context.database.run(read.queues(), connection or call.connection)
+    return call.principal.only("read", [queue.name for queue in found])
 
 
 @endpoint(
@@ -187,11 +218,17 @@ async def fire_schedule(call: Call) -> d.Enqueued:
 
 
 class FireTimesOf(Struct, forbid_unknown_fields=True, kw_only=True):
-    """A cron rule, its time zone, and the number of times."""
+    """A cron rule, its time zone, and the number of times, all of them later than `after`."""
 
     cron: Cron
     time_zone: TimeZone = "UTC"
     count: Annotated[int, Meta(ge=1, le=100, description="how many times")] = 5
+    after: (
+        Annotated[
+            datetime, Meta(tz=True, description="the times are later than this; the default is now")
+        ]
+        | None
+    ) = None
 
 
 class FireTimes(Struct):
@@ -202,7 +239,8 @@ class FireTimes(Struct):
 async def preview_cron(call: Call) -> FireTimes:
     """The next times at which a cron rule fires."""
     query: FireTimesOf = call.query
-    return FireTimes(await call.run(write.next_fires(query.cron, query.time_zone, query.count)))
+    command = write.next_fires(query.cron, query.time_zone, query.count, after=query.after)
+    return FireTimes(await call.run(command))
 
 
 async def covered_schedule(

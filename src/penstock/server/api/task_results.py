@@ -1,8 +1,9 @@
-"""Batches of messages, and the results of tasks."""
+"""Batches of messages, and the results and the progress of tasks."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Annotated, Final
 
 from msgspec import Meta, Raw, Struct
@@ -10,11 +11,13 @@ from msgspec import Meta, Raw, Struct
 from penstock.commands import read
 from penstock.commands.read.batch_queries import batches
 from penstock.commands.write.batches import cancel_batch, get_batch
+from penstock.commands.write.progress import get_progress
 from penstock.commands.write.results import get_outcome, get_result_queue
 from penstock.errors import MessageNotFoundError, ResultNotFoundError
 from penstock.model.batch import BatchProgress
 from penstock.server import fields as f
 from penstock.server.api.leases import message_id
+from penstock.server.transport.problems import HttpError
 from penstock.server.transport.routing import Call, Endpoints
 
 endpoint: Final = Endpoints("batches")
@@ -53,6 +56,17 @@ class Outcome(Struct, kw_only=True):
     error: str | None
 
 
+class TaskProgress(Struct, kw_only=True):
+    """The latest report of a task. `fraction` is from 0 to 1. `log` has the last 100 lines."""
+
+    id: str
+    attempt: int
+    fraction: float | None
+    note: str | None
+    log: list[str]
+    updated_at: datetime
+
+
 @endpoint("GET", "/api/batches", query=Newest, answers={200: Batches})
 async def list_batches(call: Call) -> Batches:
     """The batches, the newest first. Their messages may be in any topics."""
@@ -86,12 +100,33 @@ async def cancel_batch_members(call: Call) -> CancelledBatch:
 async def show_result(call: Call) -> Outcome:
     """The result of the task that a message called. 404 if none is kept."""
     id = message_id(call)
-    call.require_of(f"message {id}", "read", await _queue_of(call, id))
+    await _check_readable(call, id)
     outcome = await call.run(get_outcome(id))
     if outcome is None:
         raise ResultNotFoundError(f"message {id} has no result", id=id)
     value = None if outcome.value is None else Raw(outcome.value.encode())
     return Outcome(id=str(id), state=outcome.state, result=value, error=outcome.error)
+
+
+@endpoint("GET", "/api/messages/{id}/progress", answers={200: TaskProgress}, problems=(404,))
+async def show_progress(call: Call) -> TaskProgress:
+    """The progress of the task that a message called. 404 if it has reported none."""
+    id = message_id(call)
+    await _check_readable(call, id)
+    found = await call.run(get_progress(id))
+    if found is None:
+        raise HttpError(
+            404,
+            "ProgressNotFound",
+            f"message {id} has no progress",
+            hint="A task reports it with `current().progress()`.",
+            id=id,
+        )
+    return TaskProgress(id=str(id), **{**asdict(found), "log": list(found.log)})
+
+
+async def _check_readable(call: Call, id: int) -> None:
+    call.require_of(f"message {id}", "read", await _queue_of(call, id))
 
 
 async def _queue_of(call: Call, id: int) -> str:

@@ -7,6 +7,7 @@ server's own. Only arguments come from the caller, and the type of each is check
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from msgspec import Struct
@@ -14,13 +15,14 @@ from msgspec import Struct
 from penstock.commands import read
 from penstock.commands.command import Command, Rows
 from penstock.commands.http_verbs import PROTOCOL, Verb, pack, unpack_arguments, verbs
+from penstock.commands.read.paging import MAX_LIMIT, page_size
 from penstock.commands.write import snooze_many
 from penstock.commands.write.leases import within
 from penstock.db.async_connections import AnyConnection
 from penstock.server.api.header_rules import check_arguments
 from penstock.server.api.leases import require_queues
 from penstock.server.api.message_sets import operated_queue
-from penstock.server.api.schedules import covered_schedule
+from penstock.server.api.schedules import covered_schedule, readable_queues
 from penstock.server.auth.permissions import need_of_verb
 from penstock.server.auth.worker_access import only_queue, operated_worker
 from penstock.server.json_texts import check_json_text
@@ -112,7 +114,18 @@ def _prepare(call: Call, each: VerbCall) -> tuple[Verb, Command[Rows]]:
     command: Command[Rows] = Command(verb.sql, arguments, lambda rows: rows)
     if verb.name == "claim":
         command = within(command, call.context.settings.answer_bytes)
+    elif verb.name == "schedules":
+        command = _within_answer(command, call.context.settings.answer_bytes)
     return verb, command
+
+
+def _within_answer(schedules: Command[Rows], answer_bytes: int) -> Command[Rows]:
+    """The same page of schedules, limited in size. The client reads the next one."""
+    asked = schedules.params
+    limit = MAX_LIMIT if asked["limit"] is None else page_size(asked["limit"])
+    max_bytes = answer_bytes if asked["max_bytes"] is None else asked["max_bytes"]
+    bounds = {"limit": limit, "max_bytes": min(max_bytes, answer_bytes)}
+    return replace(schedules, params={**asked, **bounds})
 
 
 def _check_sizes(call: Call, verb: Verb, arguments: Mapping[str, Any]) -> None:
@@ -133,6 +146,8 @@ async def _run(
     queue = await _checked_queue(call, verb, command.params, connection)
     if verb.name == "claim":
         call.context.answers.check()
+    elif verb.name == "schedules":
+        command = await _of_readable_queues(call, command, connection)
     rows = await database.run(command, connection)
     # With an Idempotency-Key, the caller may repeat the call.
     is_lost = call.is_gone and call.header("idempotency-key") is None
@@ -154,7 +169,19 @@ async def _run(
 
 _SETS_SCHEDULE: Final = ("create_schedule", "set_schedule")
 # Verbs whose rows are limited to the caller's queues, with the column of the queue.
-_QUEUE_COLUMN: Final = {"queues": 0, "workers": 1, "schedules": 1}
+_QUEUE_COLUMN: Final = {"queues": 0, "workers": 1}
+
+
+async def _of_readable_queues(
+    call: Call, schedules: Command[Rows], connection: AnyConnection | None
+) -> Command[Rows]:
+    """The same page, limited to the queues that the key may read."""
+    readable = await readable_queues(call, connection)
+    if readable is None:
+        return schedules
+    asked = schedules.params["queues"]
+    queues = readable if asked is None else [name for name in readable if name in set(asked)]
+    return replace(schedules, params={**schedules.params, "queues": queues})
 
 
 async def _checked_queue(

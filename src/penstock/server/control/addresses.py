@@ -6,9 +6,9 @@ the rest is set to values that keep libpq from looking.
 
 | variable | meaning | default |
 |---|---|---|
-| `PENSTOCK_SERVICE_PATHS` | directories for sockets, root certificates and passwords | none |
+| `PENSTOCK_SERVICE_PATHS` | directories for sockets, certificates, keys and passwords | none |
 
-`sslrootcert` and socket directories must be below one of them. `password_file` is the name of a
+Socket directories and the files of TLS must be below one of them. `password_file` is the name of a
 file directly in one of them.
 """
 
@@ -36,13 +36,35 @@ MAX_PASSWORD_BYTES: Final = 4096
 _KEYWORDS: Final = frozenset(
     {
         *("host", "hostaddr", "port", "dbname", "user", "password", "connect_timeout", "sslmode"),
-        *("sslrootcert", "sslnegotiation", "sslsni", "channel_binding", "require_auth", "options"),
+        *("sslpassword", "sslcertmode", "requirepeer", "krbsrvname", "gsslib"),
+        *("sslnegotiation", "sslsni", "channel_binding", "require_auth", "options"),
         *("ssl_min_protocol_version", "ssl_max_protocol_version", "sslcompression", "gssencmode"),
         *("target_session_attrs", "load_balance_hosts", "application_name", "client_encoding"),
         *("fallback_application_name", "keepalives", "keepalives_idle", "keepalives_interval"),
         *("keepalives_count", "tcp_user_timeout", "min_protocol_version", "max_protocol_version"),
     }
 )
+# Keywords that name files, which are accepted below the directories of the setting.
+_FILES: Final = ("sslrootcert", "sslcert", "sslkey", "sslcrl", "sslcrldir")
+_OAUTH: Final = "a server cannot sign in on a page; use a password or a certificate"
+_SCRAM: Final = "it would be stored unencrypted; use a password"
+# Keywords that libpq accepts and services do not, with the reason.
+_REFUSED: Final = {
+    "passfile": "it names a file of passwords; use password, or password_file",
+    "service": "it names a section of a file; write the address itself",
+    "servicefile": "it names a file of addresses; write the address itself",
+    "sslkeylogfile": "libpq would write the secrets of connections into this file",
+    "gssdelegation": "the service would get the Kerberos credentials of the server",
+    "replication": "connections for replication run no queries",
+    "scram_client_key": _SCRAM,
+    "scram_server_key": _SCRAM,
+    "oauth_issuer": _OAUTH,
+    "oauth_client_id": _OAUTH,
+    "oauth_client_secret": _OAUTH,
+    "oauth_scope": _OAUTH,
+}
+# The stored address contains the passphrase of the client key encrypted, after this mark.
+_SEALED: Final = "encrypted:"
 # A file that does not exist: libpq must not look into the password file of the server.
 _NO_FILE: Final = "/nonexistent/penstock"
 
@@ -59,7 +81,7 @@ class ServiceAddress:
     def database_name(self) -> str:
         """As in libpq, the default is the name of the user."""
         found = conninfo_to_dict(self.dsn)
-        return str(found.get("dbname") or found.get("user") or "postgres")
+        return str(found.get("dbname") or found.get("user") or _own_user() or "postgres")
 
 
 class Addresses:
@@ -91,8 +113,13 @@ class Addresses:
         if password_file is not None:
             self._password(password_file)
         secret = password if password is not None else own
+        passphrase = parts.get("sslpassword", "")
         try:
             sealed = None if secret is None else self.box.seal(secret)
+            if passphrase.startswith(_SEALED):  # the stored address, with another password
+                self.box.open(passphrase.removeprefix(_SEALED))
+            elif passphrase:
+                parts["sslpassword"] = _SEALED + self.box.seal(passphrase)
         except ConfigurationError as error:
             raise InvalidValueError(error.message, hint=error.hint, field="password") from None
         return ServiceAddress(make_conninfo("", **parts), sealed, password_file)
@@ -101,18 +128,32 @@ class Addresses:
         """The connection string. The stored address is checked again, because it may be older than
         the rules, or written by another program."""
         parts = self._checked(address.dsn)
-        if database_name not in (DEFAULT, address.database_name):
-            parts["dbname"] = database_name
+        parts["dbname"] = address.database_name if database_name == DEFAULT else database_name
+        if not parts.get("user") and (user := _own_user()) is not None:
+            parts["user"] = user
         password = parts.pop("password", "")
         if address.secret is not None:
             password = self.box.open(address.secret)
         elif address.password_file is not None:
             password = self._password(address.password_file)
         fixed = {"password": password, "passfile": _NO_FILE}
-        if psycopg.pq.version() >= 160000:
+        if psycopg.pq.version() >= 160000 and "sslcert" not in parts:
             fixed["sslcertmode"] = "disable"
+        passphrase = parts.get("sslpassword", "")
+        if passphrase.startswith(_SEALED):
+            fixed["sslpassword"] = self.box.open(passphrase.removeprefix(_SEALED))
         defaults = {"connect_timeout": str(CONNECT_SECONDS), "gssencmode": "disable"}
         return make_conninfo("", **{**defaults, **parts, **fixed})
+
+    def resealed(self, address: ServiceAddress) -> ServiceAddress:
+        """The address with its secrets encrypted under the first key."""
+        parts = {name: str(value) for name, value in conninfo_to_dict(address.dsn).items()}
+        passphrase = parts.get("sslpassword", "")
+        if passphrase.startswith(_SEALED):
+            found = self.box.open(passphrase.removeprefix(_SEALED))
+            parts["sslpassword"] = _SEALED + self.box.seal(found)
+        secret = address.secret and self.box.seal(self.box.open(address.secret))
+        return ServiceAddress(make_conninfo("", **parts), secret, address.password_file)
 
     def _checked(self, dsn: str) -> dict[str, str]:
         try:
@@ -122,25 +163,38 @@ class Addresses:
             text = re.sub(r'"[^"]*"', '"..."', error.message)
             raise InvalidValueError(text, hint=error.hint, field="dsn") from None
         parts = {name: str(value) for name, value in found.items() if value is not None}
-        for name in parts.keys() - _KEYWORDS:
+        for name in sorted(parts.keys() - _KEYWORDS - set(_FILES)):
+            reason = _REFUSED.get(name, "this version does not know it")
             raise _refused(
-                f"{name} is not allowed in the address of a service",
-                "host, port, dbname, user, password, sslmode and other keywords without files",
+                f"{name} is not allowed in the address of a service: {reason}",
+                f"{', '.join(sorted(_KEYWORDS))}; and below a directory in {PATHS}: "
+                f"{', '.join(_FILES)}",
             )
         if not parts.get("host") and not parts.get("hostaddr"):
-            raise _refused("the address names no host", "host=... or postgresql://host/...")
-        if not parts.get("user"):
-            raise _refused("the address names no user", "user=... or postgresql://user@...")
+            raise _refused(
+                "the address names no host; the sockets of the server are not those of a service",
+                "host=... or postgresql://host/...",
+            )
         for host in parts.get("host", "").split(",") if "host" in parts else ():
             if not host and not parts.get("hostaddr"):
                 raise _refused("a host is empty", "the name or address of every host")
             if host.startswith(("/", "@")):
                 self._confined(host, "a socket")
         _check_ports(parts.get("port", ""))
-        root = parts.get("sslrootcert", "system")
-        if root != "system":
-            self._confined(root, "sslrootcert")
+        self._check_files(parts)
         return parts
+
+    def _check_files(self, parts: Mapping[str, str]) -> None:
+        for name in _FILES:
+            path = parts.get(name)
+            if path and (name, path) != ("sslrootcert", "system"):
+                self._confined(path, name)
+        # libpq would take the other one from the home directory of the server.
+        if bool(parts.get("sslcert")) != bool(parts.get("sslkey")):
+            raise _refused("sslcert and sslkey need each other", "both, or none of them")
+        # libpq reads engine:key, and loads the engine.
+        if ":" in parts.get("sslkey", ""):
+            raise _refused("sslkey has a colon", "the path of a file, without a colon")
 
     def _confined(self, path: str, what: str) -> Path:
         """The path, if it is below an allowed directory, also after symbolic links."""
@@ -171,6 +225,12 @@ class Addresses:
             f"the name of a file in a directory of {PATHS}",
             "password_file",
         )
+
+
+def _own_user() -> str | None:
+    """The user of addresses without one, as in libpq: PGUSER, or the account of the server."""
+    defaults = psycopg.pq.Conninfo.get_defaults()
+    return next((o.val.decode() for o in defaults if o.keyword == b"user" and o.val), None)
 
 
 def _check_ports(ports: str) -> None:

@@ -185,7 +185,11 @@ class TaskQuery(Struct, forbid_unknown_fields=True):
 
 
 class EnqueueResult(Struct):
-    """The ids in the order of the messages: as numbers, and as strings as everywhere else."""
+    """The ids in the order of the messages, as strings.
+
+    `message_ids` has the same ids as numbers: clients of the contract of the control plane read
+    numbers there. Languages whose numbers lose digits above 2^53 read `ids`.
+    """
 
     message_ids: list[int]
     ids: list[str]

@@ -1,8 +1,9 @@
-"""The errors of the engine in the words of the data plane.
+"""The errors of the engine in the words of HTTP.
 
 The engine's errors are written for SQL and Python: they say queue, headers and lease_seconds, and
-their hints are statements. A caller over HTTP knows topics, metadata and requests. `/api/verbs` and
-the control plane use the words of the engine, so their errors stay as they are.
+their hints are statements. A caller of the data plane knows topics, metadata and requests. The
+control plane says queue, as the engine does, so only hints are replaced there. `/api/verbs` uses
+the words of the engine.
 """
 
 from __future__ import annotations
@@ -35,6 +36,20 @@ _HINTS: Final[dict[str, str]] = {
     e.WorkerNotFoundError.__name__: "GET /api/workers lists the workers.",
     e.SubscriptionNotFoundError.__name__: "GET /api/subscriptions lists the subscriptions.",
 }
+_CONTROL_PLANE: Final = "/managed-services"
+_CONTROL_PLANE_HINTS: Final[dict[str, str]] = {
+    e.QueueNotFoundError.__name__: "GET /managed-services/{service}/queues lists the queues, and "
+    "POST creates one.",
+    e.QueueExistsError.__name__: "Use it, or remove it with DELETE "
+    "/managed-services/{service}/queues/{queue}.",
+    e.ServiceNotFoundError.__name__: "GET /managed-services lists the services.",
+    e.ServiceExistsError.__name__: "Choose another name, or change it with PATCH "
+    "/managed-services/{service}.",
+    e.TaskNotFoundError.__name__: "Tasks are deleted a week after they have finished. "
+    "GET /managed-services/{service}/tasks lists them.",
+    # A payload of the control plane cannot be bytes.
+    e.PayloadNotStorableError.__name__: "PostgreSQL cannot store it in JSON. Remove it.",
+}
 _FIELDS: Final = {
     "queue": "topic",
     "to_queue": "to_topic",
@@ -53,13 +68,16 @@ _WORD: Final = re.compile(r"(?<![\w.'])(" + "|".join(_WORDS) + r")(?![\w']|\.\w)
 _QUOTED: Final = re.compile(r"""('(?:[^']|'')*'|"[^"]*"|`[^`]*`)""")
 
 
-def speaks_http(route: str) -> bool:
-    """Whether the errors of a route use the words of the data plane."""
-    return route.startswith("/api/") and route != "/api/verbs"
+def in_words_of(route: str, problem: Problem) -> Problem:
+    """The same problem with the names that the callers of the route have for things."""
+    if route.startswith(_CONTROL_PLANE):
+        problem.hint = _CONTROL_PLANE_HINTS.get(problem.code, problem.hint)
+    elif route.startswith("/api/") and route != "/api/verbs":
+        return _in_words_of_data_plane(problem)
+    return problem
 
 
-def in_http_words(problem: Problem) -> Problem:
-    """The same problem with the names that the data plane has for things."""
+def _in_words_of_data_plane(problem: Problem) -> Problem:
     problem.detail = _translated(problem.detail)
     problem.hint = _HINTS.get(problem.code) or (problem.hint and _translated(problem.hint))
     problem.allowed = problem.allowed and _translated(problem.allowed)

@@ -33,7 +33,7 @@ from penstock.server.context import Context
 from penstock.server.transport.body_limits import BodyLimits
 from penstock.server.transport.call import Call, Pending, Reply, header
 from penstock.server.transport.exchange import Exchange, log
-from penstock.server.transport.http_words import in_http_words, speaks_http
+from penstock.server.transport.http_words import in_words_of
 from penstock.server.transport.idempotency import HEADER, once
 from penstock.server.transport.integral_floats import Shape
 from penstock.server.transport.problems import MEDIA_TYPE, HttpError, describe
@@ -275,8 +275,7 @@ def address_without_slash(scope: AsgiScope) -> str:
 
 def problem_reply(error: BaseException, exchange: Exchange) -> Reply:
     problem, headers = describe(error)
-    if speaks_http(exchange.route):
-        problem = in_http_words(problem)
+    problem = in_words_of(exchange.route, problem)
     problem.request_id = exchange.request_id
     if problem.status == 500:
         log.error("request %s failed", exchange.request_id, exc_info=error)

@@ -89,6 +89,7 @@ _SENTENCES: Final[dict[str, Tell]] = {
     "pause subscription": _plain("Paused subscription"),
     "resume subscription": _plain("Resumed subscription"),
     "drop subscription": _plain("Dropped subscription"),
+    "replace signing secret": _plain("Replaced the signing secret of subscription"),
     "show signing secret": _plain("Showed the signing secret of subscription"),
     "create key": _plain("Created API key"),
     "set key": lambda target, details: (

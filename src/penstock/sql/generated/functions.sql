@@ -7084,8 +7084,17 @@ begin
     format('Change %s to an allowed value: %s.', field, allowed));
 end $$;
 
--- PS007: the lease is lost.
+-- PS005: the payload is larger than the queue allows.
 -- from functions/common/errors.sql:48
+create or replace function penstock._fail_too_large(q penstock.queue, size bigint) returns void language plpgsql as $$
+begin
+  perform penstock._fail('PS005', format('the payload has %s bytes; queue %L takes %s', size, q.name,
+    q.max_payload_bytes), jsonb_build_object('queue', q.name, 'size', size, 'limit', q.max_payload_bytes),
+    'Store the bulk elsewhere and enqueue a reference, or raise max_payload_bytes of the queue.');
+end $$;
+
+-- PS007: the lease is lost.
+-- from functions/common/errors.sql:56
 create or replace function penstock._fail_lost(id bigint) returns void language plpgsql as $$
 begin
   perform penstock._fail('PS007',
@@ -7095,7 +7104,7 @@ begin
 end $$;
 
 -- PS008: the queue has reached max_depth.
--- from functions/common/errors.sql:57
+-- from functions/common/errors.sql:65
 create or replace function penstock._fail_full(queue text, max_depth bigint) returns void language plpgsql as $$
 begin
   perform penstock._fail_no_room(queue, max_depth, 'is full: it has reached its max_depth of %s messages',
@@ -7103,7 +7112,7 @@ begin
 end $$;
 
 -- PS008, in the words of the caller: problem has a %s for max_depth.
--- from functions/common/errors.sql:64
+-- from functions/common/errors.sql:72
 create or replace function penstock._fail_no_room(queue text, max_depth bigint, problem text, hint text)
 returns void language plpgsql as $$
 begin
@@ -7112,7 +7121,7 @@ begin
 end $$;
 
 -- PS010: the message does not exist.
--- from functions/common/errors.sql:72
+-- from functions/common/errors.sql:80
 create or replace function penstock._fail_unknown_message(id bigint,
   hint text default 'It may have finished: see penstock.history.')
 returns void language plpgsql as $$
@@ -7122,7 +7131,7 @@ begin
 end $$;
 
 -- PS024: the queue of a service is not Active.
--- from functions/common/errors.sql:81
+-- from functions/common/errors.sql:89
 create or replace function penstock._fail_not_active(queue text, status text, hint text) returns void
 language plpgsql as $$
 begin
@@ -7131,7 +7140,7 @@ begin
 end $$;
 
 -- PS040: the status of a task of a service does not allow the call.
--- from functions/common/errors.sql:89
+-- from functions/common/errors.sql:97
 create or replace function penstock._fail_task_status(task uuid, status text, hint text) returns void
 language plpgsql as $$
 begin
@@ -7140,7 +7149,7 @@ begin
 end $$;
 
 -- PS051: a job of Spark was written before, with other rows.
--- from functions/common/errors.sql:97
+-- from functions/common/errors.sql:105
 create or replace function penstock._fail_job_written(message text, job text, fields jsonb, hint text) returns void
 language plpgsql as $$
 begin
@@ -7148,7 +7157,7 @@ begin
 end $$;
 
 -- PS053: the messages of a batch of a stream cannot be read again.
--- from functions/common/errors.sql:104
+-- from functions/common/errors.sql:112
 create or replace function penstock._fail_batch_gone(problem text, consumer text, tick bigint, hint text) returns void
 language plpgsql as $$
 begin
@@ -7157,7 +7166,7 @@ begin
 end $$;
 
 -- PS021: there is no valid key of this name or id.
--- from functions/common/errors.sql:112
+-- from functions/common/errors.sql:120
 create or replace function penstock._fail_unknown_key(key text) returns void language plpgsql as $$
 begin
   perform penstock._fail('PS021', format('there is no valid API key %L', left(key, 200)),
@@ -7570,9 +7579,7 @@ begin
   end if;
   size := coalesce(octet_length(payload_bytes), penstock._text_bytes(payload));
   if size > q.max_payload_bytes then
-    perform penstock._fail('PS005', format('the payload has %s bytes; queue %L takes %s', size, q.name,
-      q.max_payload_bytes), jsonb_build_object('queue', q.name, 'size', size, 'limit', q.max_payload_bytes),
-      'Store the bulk elsewhere and enqueue a reference, or raise max_payload_bytes of the queue.');
+    perform penstock._fail_too_large(q, size);
   end if;
   if priority not between -9 and 9 or priority is null then
     perform penstock._fail_value('priority', priority::text, 'a whole number from -9 to 9');
@@ -11455,9 +11462,10 @@ end $$;
 
 -- Puts waiting messages and dead letters into another queue, and keeps their ids. A dead letter starts again at its
 -- first attempt. Messages that are leased or finished, or in the queue already, are skipped. If a message with the same
--- key waits in the other queue, the older of the two is superseded. PS008 if the queue has no room. Returns how many
--- were moved. Locks: the rows. Indexes: as cancel, and as enqueue.
--- from functions/operate/move.sql:5
+-- key waits in the other queue, the older of the two is superseded. PS008 if the queue has no room, and PS005 if a
+-- payload is larger than it allows: then no message is moved. Returns how many were moved. Locks: the rows. Indexes: as
+-- cancel, and as enqueue.
+-- from functions/operate/move.sql:6
 create or replace function penstock.move(ids bigint[], queue text) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
@@ -11480,6 +11488,7 @@ begin
   for wanted in select distinct i from unnest(ids) i order by i loop
     taken := penstock._take_waiting(wanted, true, q.id, null);
     continue when taken.state is null;
+    perform penstock._check_size(q, taken.m);
     if (taken.m).key is not null then
       perform penstock._forget_key((taken.m).queue_id, (taken.m).key, wanted);
     end if;
@@ -11499,6 +11508,24 @@ begin
     perform penstock._wake_waiters(q);
   end if;
   return n;
+end $$;
+
+-- Refuses a message whose payload is larger than the queue allows. Locks: none. Indexes: as _body_bytes.
+-- from functions/operate/move.sql:51
+create or replace function penstock._check_size(q penstock.queue, m penstock.envelope) returns void
+language plpgsql as $$
+declare
+  size bigint;
+begin
+  if m.body_slot is null then
+    size := coalesce(octet_length(m.payload_bytes), penstock._text_bytes(m.payload));
+  else
+    size := coalesce(octet_length(penstock._body_bytes(m.body_slot, m.id)),
+      penstock._text_bytes(penstock._body_json(m.body_slot, m.id)));
+  end if;
+  if size > q.max_payload_bytes then
+    perform penstock._fail_too_large(q, size);
+  end if;
 end $$;
 
 -- Counts the deliveries of a server, and disables the subscription if its endpoint answered 410 Gone. A server that

@@ -13,11 +13,13 @@ from penstock.commands.write.subscriptions import (
 from penstock.errors import ConfigurationError, InvalidValueError
 from penstock.model.subscription import Subscription
 from penstock.push.http_sender import check_url
-from penstock.push.signing import sealed_secret
+from penstock.push.signing import new_signing_secret, sealed_secret
 from penstock.server.ui.actions import Act, Deed, Field, Question
 from penstock.server.ui.visits import Pages, View, Visit
 
 pages: Final = Pages()
+CONCURRENCY: Final = 10
+TIMEOUT_SECONDS: Final = 15
 
 
 @pages("/subscriptions")
@@ -43,16 +45,16 @@ class CreateSubscription(Act):
             title="Create a subscription",
             button="Create",
             back="/subscriptions",
-            text=["Servers send the messages of the queue to the URL, and ack them on a 2xx."],
+            text=[
+                "Servers send the messages of the queue to the URL, and ack them on a 2xx.",
+                "The signing secret is shown once, on the next page.",
+            ],
             fields=[
                 Field(name="name", label="Name", value=visit.asked("name") or "", required=True),
                 Field(name="queue", label="Queue", value=queue, required=True),
                 Field(name="url", label="URL", value=visit.asked("url") or "", required=True,
                       hint="https://example.com/hook"),
-                Field(name="concurrency", label="Requests at once", kind="number",
-                      value=visit.asked("concurrency") or "10", hint="1 to 1000"),
-                Field(name="timeout_seconds", label="Timeout in seconds", kind="number",
-                      value=visit.asked("timeout_seconds") or "15", hint="1 to 300"),
+                *_limits(visit, CONCURRENCY, TIMEOUT_SECONDS),
             ],
         )  # fmt: skip
 
@@ -60,14 +62,9 @@ class CreateSubscription(Act):
         name, queue = visit.asked("name") or "", visit.asked("queue") or ""
         visit.principal.require("operate", queue)
         url = check_url(visit.asked("url") or "", visit.context.settings.push_networks)
-        settings: dict[str, Any] = {
-            "concurrency": visit.asked_whole("concurrency", 10, 1, 1000),
-            "timeout_seconds": visit.asked_whole("timeout_seconds", 15, 1, 300),
-        }
-        try:
-            settings["secret"] = sealed_secret(visit.context.settings.addresses.box, None)
-        except ConfigurationError as error:
-            raise InvalidValueError(error.message, hint=error.hint, field="secret") from None
+        secret = new_signing_secret()
+        settings = _asked_limits(visit, CONCURRENCY, TIMEOUT_SECONDS)
+        settings["secret"] = _sealed(visit, secret)
         by = visit.principal.name
         return Deed(
             command=create_subscription(name, queue, url, settings, created_by=by),
@@ -75,7 +72,106 @@ class CreateSubscription(Act):
             target=name,
             to="/subscriptions",
             details={"queue": queue},
+            shows=_secret_page(name, "Created", secret),
         )
+
+
+class ChangeSubscription(Act):
+    path = "/subscriptions/{subscription}/change"
+
+    async def ask(self, visit: Visit) -> Question:
+        found = await _covered(visit)
+        url = visit.asked("url") or found.url
+        return Question(
+            title=f"Change subscription {found.name}",
+            button="Change",
+            back="/subscriptions",
+            text=["Requests that are under way end as before."],
+            facts={"Queue": found.queue},
+            fields=[
+                Field(name="url", label="URL", value=url, required=True),
+                *_limits(visit, found.concurrency, found.timeout_seconds),
+            ],
+        )
+
+    async def do(self, visit: Visit) -> Deed:
+        found = await _covered(visit)
+        settings = _asked_limits(visit, found.concurrency, found.timeout_seconds)
+        networks = visit.context.settings.push_networks
+        settings["url"] = check_url(visit.asked("url") or found.url, networks)
+        return Deed(
+            command=set_subscription(found.name, settings),
+            act="set subscription",
+            target=found.name,
+            to="/subscriptions",
+            details={"queue": found.queue},
+        )
+
+
+class ReplaceSecret(Act):
+    path = "/subscriptions/{subscription}/replace-secret"
+
+    async def ask(self, visit: Visit) -> Question:
+        found = await _covered(visit)
+        return Question(
+            title=f"Replace the signing secret of {found.name}",
+            button="Replace",
+            back="/subscriptions",
+            text=[
+                "The new secret is shown once, on the next page.",
+                "Requests are signed with the new and with the present secret, until the secret is"
+                " replaced again.",
+            ],
+            facts={"Queue": found.queue, "URL": found.url},
+        )
+
+    async def do(self, visit: Visit) -> Deed:
+        found = await _covered(visit)
+        secret = new_signing_secret()
+        sealed = _sealed(visit, secret, found.secret)
+        return Deed(
+            command=set_subscription(found.name, {"secret": sealed}),
+            act="replace signing secret",
+            target=found.name,
+            to="/subscriptions",
+            details={"queue": found.queue},
+            shows=_secret_page(found.name, "Replaced the signing secret of", secret),
+        )
+
+
+def _limits(visit: Visit, concurrency: int, timeout_seconds: int) -> list[Field]:
+    return [
+        Field(name="concurrency", label="Requests at once", kind="number",
+              value=visit.asked("concurrency") or str(concurrency), hint="1 to 1000"),
+        Field(name="timeout_seconds", label="Timeout in seconds", kind="number",
+              value=visit.asked("timeout_seconds") or str(timeout_seconds), hint="1 to 300"),
+    ]  # fmt: skip
+
+
+def _asked_limits(visit: Visit, concurrency: int, timeout_seconds: int) -> dict[str, Any]:
+    return {
+        "concurrency": visit.asked_whole("concurrency", concurrency, 1, 1000),
+        "timeout_seconds": visit.asked_whole("timeout_seconds", timeout_seconds, 1, 300),
+    }
+
+
+def _sealed(visit: Visit, secret: str, old: str | None = None) -> str:
+    try:
+        return sealed_secret(visit.context.settings.addresses.box, secret, old)
+    except ConfigurationError as error:
+        raise InvalidValueError(error.message, hint=error.hint, field="secret") from None
+
+
+def _secret_page(name: str, what: str, secret: str) -> View:
+    title = f"{what} subscription {name}"
+    return View("signing_secret.html", title, {"heading": title, "secret": secret})
+
+
+async def _covered(visit: Visit) -> Subscription:
+    name = visit.path["subscription"]
+    found = await visit.run(read.subscription(name))
+    visit.principal.require_of(f"subscription {name!r}", "operate", found.queue)
+    return found
 
 
 class _OnSubscription(Act):
@@ -84,7 +180,7 @@ class _OnSubscription(Act):
     danger = False
 
     async def ask(self, visit: Visit) -> Question:
-        found = await self._covered(visit)
+        found = await _covered(visit)
         return Question(
             title=f"{self.verb.capitalize()} subscription {found.name}",
             button=self.verb.capitalize(),
@@ -95,7 +191,7 @@ class _OnSubscription(Act):
         )
 
     async def do(self, visit: Visit) -> Deed:
-        found = await self._covered(visit)
+        found = await _covered(visit)
         if self.verb == "drop":
             command = drop_subscription(found.name)
         else:
@@ -107,12 +203,6 @@ class _OnSubscription(Act):
             to="/subscriptions",
             details={"queue": found.queue},
         )
-
-    async def _covered(self, visit: Visit) -> Subscription:
-        name = visit.path["subscription"]
-        found = await visit.run(read.subscription(name))
-        visit.principal.require_of(f"subscription {name!r}", "operate", found.queue)
-        return found
 
 
 class PauseSubscription(_OnSubscription):
@@ -136,6 +226,8 @@ class DropSubscription(_OnSubscription):
 
 ACTS: Final = (
     CreateSubscription(),
+    ChangeSubscription(),
+    ReplaceSecret(),
     PauseSubscription(),
     ResumeSubscription(),
     DropSubscription(),

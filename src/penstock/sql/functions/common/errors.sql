@@ -44,6 +44,14 @@ begin
     format('Change %s to an allowed value: %s.', field, allowed));
 end $$;
 
+-- PS005: the payload is larger than the queue allows.
+create or replace function penstock._fail_too_large(q penstock.queue, size bigint) returns void language plpgsql as $$
+begin
+  perform penstock._fail('PS005', format('the payload has %s bytes; queue %L takes %s', size, q.name,
+    q.max_payload_bytes), jsonb_build_object('queue', q.name, 'size', size, 'limit', q.max_payload_bytes),
+    'Store the bulk elsewhere and enqueue a reference, or raise max_payload_bytes of the queue.');
+end $$;
+
 -- PS007: the lease is lost.
 create or replace function penstock._fail_lost(id bigint) returns void language plpgsql as $$
 begin

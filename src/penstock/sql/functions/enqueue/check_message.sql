@@ -15,9 +15,7 @@ begin
   end if;
   size := coalesce(octet_length(payload_bytes), penstock._text_bytes(payload));
   if size > q.max_payload_bytes then
-    perform penstock._fail('PS005', format('the payload has %s bytes; queue %L takes %s', size, q.name,
-      q.max_payload_bytes), jsonb_build_object('queue', q.name, 'size', size, 'limit', q.max_payload_bytes),
-      'Store the bulk elsewhere and enqueue a reference, or raise max_payload_bytes of the queue.');
+    perform penstock._fail_too_large(q, size);
   end if;
   if priority not between -9 and 9 or priority is null then
     perform penstock._fail_value('priority', priority::text, 'a whole number from -9 to 9');
