@@ -44,12 +44,28 @@ def test_rates_and_times_of_the_table_are_values_too() -> None:
     assert found == {"cycle_10": 2.0, "cycle 10 [/s]": 31250.0, "deep [ms]": 0.125}
 
 
+def test_figures_rates_and_times_of_the_comparison_with_peers_are_values() -> None:
+    rows = [
+        {"scenario": "clean-16", "rate": 100.0, "p50": None},
+        {"scenario": "clean-16", "rate": 300.0},
+        {"scenario": "rate", "p50": 1.5, "p99": 4.0},
+    ]
+    figures = {"wal_bytes": {"penstock": 600.0}, "wal_bytes_penstock": 600.0}
+    assert numbers({"bench": "peers", "figures": figures, "rows": rows}) == {
+        "wal_bytes_penstock": 600.0,
+        "clean-16 rate [/s]": 200.0,
+        "rate p50 [ms]": 1.5,
+        "rate p99 [ms]": 4.0,
+    }
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
         (["HEAD", "ablation"], "'ablation' is not one of"),
         (["HEAD", "wal", "--json=-"], "--json must come before REVISION"),
         (["HEAD", "wal", "--seconds", "1", "--dsn", "x"], "--dsn must come before REVISION"),
+        (["--dsn", "x", "HEAD", "peers"], "peers starts its own PostgreSQL"),
         (["HEAD"], "Missing argument"),
         (["no-such-revision", "wal"], "name a commit, a branch or a tag"),
     ],

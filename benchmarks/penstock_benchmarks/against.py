@@ -32,6 +32,9 @@ from penstock_benchmarks.tcp_server import SETTINGS, tcp_server
 
 Values = Mapping[str, float | None]
 
+PEERS = "peers"
+"""The short form of `make bench-peers`, with Penstock alone. It starts its own PostgreSQL."""
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 # `commit` opens more than a hundred connections.
 _SERVER = SETTINGS | {"max_connections": "200"}
@@ -75,8 +78,10 @@ class Side:
         """One run of the benchmark: its JSON document."""
         with tempfile.TemporaryDirectory(prefix="penstock-against-") as place:
             found = Path(place) / "found.json"
-            command = ["bench", bench, *arguments, "--json", str(found)]
-            done = self._python("-m", "penstock.cli", *command, dsn=dsn)
+            command = ["penstock.cli", "bench", bench]
+            if bench == PEERS:
+                command = ["penstock_benchmarks.peers", "run", "--form=short", "--peer=penstock"]
+            done = self._python("-m", *command, *arguments, "--json", str(found), dsn=dsn)
             if done.returncode != 0 or not found.exists():
                 last = "\n".join(done.stderr.strip().splitlines()[-_ERROR_LINES:])
                 raise BenchError(f"`penstock bench {bench}` of {self.name} failed:\n{last}")
@@ -121,7 +126,8 @@ def run(
         old = Side(f"revision {commit[:12]}", sources, python or Path(sys.executable))
         for side in (new, old):
             side.check()
-        with tcp_server(_SERVER) if dsn is None else nullcontext(dsn) as server:
+        own = dsn is None and bench != PEERS
+        with tcp_server(_SERVER) if own else nullcontext(dsn) as server:
             pairs = _turns(server, new, old, bench, arguments, rounds)
     found = compare(pairs)
     show(Console(stderr=json_file is not None and json_file.name == "-"), bench, old, found)
@@ -142,7 +148,7 @@ def run(
 
 
 def _turns(
-    server: str, new: Side, old: Side, bench: str, arguments: Sequence[str], rounds: int
+    server: str | None, new: Side, old: Side, bench: str, arguments: Sequence[str], rounds: int
 ) -> list[tuple[Values, Values]]:
     """The values of (new, old) in each round. The sides run in the order A B B A."""
     pairs: list[tuple[Values, Values]] = []
@@ -152,7 +158,7 @@ def _turns(
             values = {}
             for side in (new, old) if number % 2 == 0 else (old, new):
                 bar.say(f"{bench}: {side.name}, round {number + 1} of {rounds}")
-                with _database(server) as dsn:
+                with _database(server) if server else nullcontext("") as dsn:
                     values[side.name] = numbers(side.measure(dsn, bench, arguments))
                 bar.step()
             pairs.append((values[new.name], values[old.name]))
@@ -161,6 +167,8 @@ def _turns(
 
 def numbers(document: Mapping[str, Any]) -> dict[str, float | None]:
     """The figures of a run, and the rates and times of Penstock in the rows of its table."""
+    if document.get("bench") == PEERS:
+        return _numbers_of_peers(document)
     found: dict[str, float | None] = dict(document["figures"])
     for row in document["rows"]:
         match = _RATE.fullmatch(row["penstock"])
@@ -168,6 +176,19 @@ def numbers(document: Mapping[str, Any]) -> dict[str, float | None]:
             name = f"{row['what'].strip()} [{match['unit'].strip()}]"
             found.setdefault(name, float(match["number"].replace(",", "")))
     return found
+
+
+def _numbers_of_peers(document: Mapping[str, Any]) -> dict[str, float | None]:
+    """The figures that are one number, and the rates and times of each scenario."""
+    found = {n: v for n, v in document["figures"].items() if not isinstance(v, Mapping)}
+    units = {"rate": "/s", "p50": "ms", "p99": "ms"}
+    values: dict[str, list[float]] = {}
+    for row in document["rows"]:
+        for measured, unit in units.items():
+            if row.get(measured) is not None:
+                name = f"{row['scenario']} {measured} [{unit}]"
+                values.setdefault(name, []).append(row[measured])
+    return found | {name: median(each) for name, each in values.items()}
 
 
 def compare(pairs: Sequence[tuple[Values, Values]]) -> dict[str, Turns]:

@@ -339,7 +339,7 @@ def ablation(rounds: int, only: str | None, json_file: TextIO | None, dsn: str) 
     run(dsn, rounds, json_file, only)
 
 
-COMPARABLE = tuple(sorted(set(bench.commands) - {"ablation"}))
+COMPARABLE = tuple(sorted({*bench.commands, "peers"} - {"ablation"}))
 
 
 @bench.command("against", context_settings={"allow_interspersed_args": False})
@@ -381,6 +381,8 @@ def against(
     for option in ("--json", "--dsn"):
         if any(each.partition("=")[0] == option for each in arguments):
             raise click.UsageError(f"{option} must come before REVISION.")
+    if benchmark == "peers" and chosen["dsn"] is not None:
+        raise click.UsageError("peers starts its own PostgreSQL: leave --dsn out.")
     from penstock_benchmarks import against
 
     against.run(revision, benchmark, arguments, json_file=json_file, **chosen)
