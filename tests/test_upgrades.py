@@ -37,7 +37,8 @@ SIGNATURES = r"""
 STATEMENT = re.compile(r"(?:--[^\n]*|'(?:[^']|'')*'|(\$\w*\$).*?\1|[^;])+", re.S)
 COMMENT = re.compile(r"--[^\n]*")
 ABOVE = re.compile(r"(?:\s*--[^\n]*\n)*")
-# What an older client may use is gone afterwards, has another name or type, or rejects its rows.
+# What an older client may use no longer exists afterwards, has another name or type, or rejects
+# its rows.
 REMOVAL = re.compile(
     r"drop |alter .*\b(?:drop|rename|set schema|set not null)\b|alter .*\balter (?:column )?\w+"
     r" (?:set data )?type\b|alter .*\badd column (?![^,]*\b(?:default|generated)\b)[^,]*\bnot null",

@@ -385,7 +385,7 @@ def test_the_commands(filled: Lake, cli: Cli, registry: Any, sql: Any, tmp_path:
     assert json.loads(out)["days"] == [file.day]
     assert cli("lake", "verify")[0] == 0
     sql("delete from penstock.error_day")
-    sql("update penstock.worker_minute set worker = 'nobody' where worker = 'w1'")
+    sql("update penstock.worker_minute set worker = 'w9' where worker = 'w1'")
     code, out, _ = cli("lake", "verify")
     assert code == 9
     assert out.endswith("`penstock lake repair` publishes gold in PostgreSQL again\n")

@@ -16344,8 +16344,8 @@ begin
   return t;
 end $$;
 
--- Changes the grants of a key, or when it expires, all or none. The key is found by its id, or by its name if no key has
--- this id. Locks: the row of the key. Scans the keys, which are few.
+-- Changes the grants of a key, or when it expires, all or none. The key is found by its id, or by its name if no key
+-- has this id. Locks: the row of the key. Scans the keys, which are few.
 -- from functions/server/set_key.sql:3
 create or replace function penstock.set_key(key text, settings jsonb)
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -21308,9 +21308,9 @@ begin
   return freed;
 end $$;
 
--- complete_many_v2 acks messages, keeps the results of their tasks, and enqueues the messages that come with their acks,
--- all in one transaction. Returns the ids that were settled. A missing one had lost its lease: its
--- result is not kept, and its messages are not enqueued.
+-- complete_many_v2 acks messages, keeps the results of their tasks, and enqueues the messages that come with their
+-- acks, all in one transaction. Returns the ids that were settled. A missing one had lost its lease: its result is not
+-- kept, and its messages are not enqueued.
 -- results[i] and keep_seconds[i] are null for a message that keeps no result. enqueues is an array of objects with the
 -- parameters of penstock.enqueue, and "after", the id of the message with whose ack it is enqueued. One with
 -- "continues" is the next step of a chain: the result of the message leads to it, and it takes its place in its batch.
@@ -21363,8 +21363,8 @@ begin
   return query select s.id from unnest(settled) s (id);
 end $$;
 
--- complete_many does the same without the queues: then results are found in SQL, and over HTTP with the history of their
--- messages. Locks and indexes: as complete_many_v2.
+-- complete_many does the same without the queues: then results are found in SQL, and over HTTP with the history of
+-- their messages. Locks and indexes: as complete_many_v2.
 -- from functions/tasks/complete_many.sql:57
 create or replace function penstock.complete_many(ids bigint[], tokens bigint[], results jsonb[],
   keep_seconds integer[], enqueues jsonb default null)

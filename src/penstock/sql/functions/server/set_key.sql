@@ -1,5 +1,5 @@
--- Changes the grants of a key, or when it expires, all or none. The key is found by its id, or by its name if no key has
--- this id. Locks: the row of the key. Scans the keys, which are few.
+-- Changes the grants of a key, or when it expires, all or none. The key is found by its id, or by its name if no key
+-- has this id. Locks: the row of the key. Scans the keys, which are few.
 create or replace function penstock.set_key(key text, settings jsonb)
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
