@@ -6,7 +6,7 @@ PostgreSQL then compares both. Days that have changed since the last publication
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -64,13 +64,17 @@ def compare_published(
         return []
     state = lake.ledger.settle()
     found = [
-        (copy.table.path, each)
+        (copy.table, each)
         for copy in _copies(lake)
         for each in _compare(registry, state, copy, published, damaged)
     ]
     # Another run may have published days meanwhile.
-    changed = _unpublished(lake.ledger.settle().files.values(), published)
-    return [each for path, each in found if each.agrees or (path, each.day) not in changed]
+    now = lake.ledger.settle()
+    return [
+        each
+        for table, each in found
+        if each.agrees or each.day not in _unpublished(now, table, published)
+    ]
 
 
 def _copies(lake: Lake) -> Iterator[_Copy]:
@@ -116,7 +120,7 @@ def _copying(lake: Lake, table: LakeTable) -> Fill:
 def _compare(
     registry: Registry, state: State, copy: _Copy, published: int, damaged: Collection[str]
 ) -> Iterator[Comparison]:
-    left_out = {day for _, day in _unpublished(state.of(copy.table), published)}
+    left_out = _unpublished(state, copy.table, published)
     left_out |= {file.day for file in state.of(copy.table) if file.path in damaged}
     by_day: dict[str, list[DataFile]] = {day: [] for day in _days(registry, state, copy)}
     for file in state.of(copy.table):
@@ -166,8 +170,10 @@ def _compare_days(
         yield Comparison(copy.name, "gold", day, queue, *sides, tuple(differing))
 
 
-def _unpublished(files: Iterable[DataFile], published: int) -> set[tuple[str, str]]:
-    return {(file.table, file.day) for file in files if file.version > published}
+def _unpublished(state: State, table: LakeTable, published: int) -> set[str]:
+    """The days that have changed. A step may leave a table of gold without rows of a day."""
+    tables = GOLD if table in GOLD else (table,)
+    return {f.day for each in tables for f in state.of(each) if f.version > published}
 
 
 def _grouped(by_day: dict[str, list[DataFile]]) -> Iterator[dict[str, list[DataFile]]]:
