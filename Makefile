@@ -146,6 +146,7 @@ test-django-6: $(DJANGO6_STAMP) ## the tests of penstock.django with Django 6, o
 test-django-suites: $(DEV_STAMP) $(DJANGO6_STAMP) ## the test suites of other backends of Django's Tasks, as far as they apply
 	$(BIN)/python -m tests.django_suites rq
 	$(BIN)/python -m tests.django_suites db
+	$(BIN)/python -m tests.django_suites django
 	$(DJANGO6)/bin/python -m tests.django_suites db
 	$(DJANGO6)/bin/python -m tests.django_suites django
 

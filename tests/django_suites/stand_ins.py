@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import logging
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -10,6 +12,7 @@ from typing import Any
 
 from penstock.django import client
 from penstock.django.backend import PenstockBackend
+from penstock.django.task_api import InvalidTask
 
 HERE = Path(__file__).parent
 
@@ -47,6 +50,14 @@ def install_tasks() -> None:
     """`from tests import tasks`."""
     package = sys.modules["tests"] = ModuleType("tests")
     package.tasks = load("tests.tasks", HERE / "tasks.py")  # type: ignore[attr-defined]
+
+
+def install_django_tasks() -> None:
+    """`django.tasks` is the package django-tasks, whose own distribution has no tests."""
+    for name in ("", ".backends", ".backends.immediate", ".exceptions"):
+        sys.modules[f"django.tasks{name}"] = importlib.import_module(f"django_tasks{name}")
+    sys.modules["django.tasks.exceptions"].InvalidTask = InvalidTask  # type: ignore[attr-defined]
+    logging.getLogger("django_tasks").parent = logging.getLogger("django.tasks")
 
 
 def install_rq() -> None:

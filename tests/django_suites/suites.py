@@ -12,6 +12,7 @@ from typing import Any
 from django.test import TransactionTestCase
 from tests.django_suites import stand_ins
 
+import django
 from penstock.django.testing import purge_queues, run_enqueued
 
 
@@ -65,6 +66,8 @@ def _load_db(directory: Path) -> ModuleType:
 
 
 def _load_django(directory: Path) -> ModuleType:
+    if django.VERSION < (6, 0):
+        stand_ins.install_django_tasks()
     from django.tasks.backends import immediate
     from tests.django_suites.immediate import RunAtOnceBackend
 
