@@ -398,7 +398,7 @@ def test_follow_a_slow_bulk_act_and_stop_it(sick: Site, visit: Visit, queue: str
     expect(row.locator("td[data-label=Changed]")).to_have_text("1")
     bar = row.get_by_role("progressbar", name="progress")
     expect(bar).to_have_attribute("value", "0.1000")
-    expect(row.locator("td[data-label=Progress]")).to_contain_text("10 %")
+    expect(row.locator("td[data-label=Status]")).to_contain_text("10 %")
     expect(row.locator("td[data-label=Matched]")).to_have_text("1 of 10")
     with at_most(page, 3):
         row.get_by_text("More", exact=True).click()
@@ -424,7 +424,7 @@ def test_count_what_a_bulk_act_would_change_and_then_change_priorities(
         expect(row).to_contain_text("dry run" if dry else "to 5")
         expect(row).to_contain_text("done")
         expect(row.locator("td[data-label=Matched]")).to_have_text("10 of 10")
-        expect(row.locator("td[data-label=Progress]")).to_contain_text("100 %")
+        expect(row.locator("td[data-label=Status]")).to_contain_text("100 %")
         expect(row.locator("td[data-label=Changed]")).to_have_text("0" if dry else "10")
 
     query = "select array_agg(distinct priority) from penstock.messages where queue = %s"
