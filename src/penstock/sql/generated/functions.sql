@@ -12119,8 +12119,8 @@ begin
 end $$;
 
 -- How many messages an act is going to find: of 10,000 or fewer their exact number, else the statistics of the state,
--- which may be an estimate. Null if there are more and the act has a filter, because only the act itself can count them.
--- Locks: ACCESS SHARE. Indexes as browse and stats.
+-- which may be an estimate. Null if there are more and the act has a filter, because only the act itself can count
+-- them. Locks: ACCESS SHARE. Indexes as browse and stats.
 -- from functions/operate/request_bulk_act.sql:64
 create or replace function penstock._count_meant(b penstock.bulk_act) returns bigint language plpgsql stable as $$
 declare
