@@ -99,13 +99,10 @@ def down(http: Any) -> dict[str, Any]:
     return found
 
 
-def with_slow_form(*values: Any) -> Any:
-    """The values without a bar, and with the bar in the slow form."""
-    slow = [pytest.param(each, BAR, marks=pytest.mark.slow) for each in values]
-    return [*((each, None) for each in values), *slow]
-
-
-@pytest.mark.parametrize(("wait", "bar"), with_slow_form(None, 0))
+@pytest.mark.parametrize(
+    ("wait", "bar"),
+    [(None, None), *(pytest.param(each, BAR, marks=pytest.mark.slow) for each in (None, 0))],
+)
 def test_a_hung_service_hangs_nothing(
     start_server: Any, make_key: Any, far: Stoppable, wait: int | None, bar: float | None
 ) -> None:
@@ -206,11 +203,11 @@ def test_other_services_go_on_while_services_hang(
         http.check()
 
 
-@pytest.mark.parametrize("bar", [None, pytest.param(BAR, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_a_service_is_moved_away_from_a_hung_server(
-    web: Any, http: httpx.Client, far: Stoppable, empty_dsn: str, bar: float | None
+    web: Any, http: httpx.Client, far: Stoppable, empty_dsn: str
 ) -> None:
-    timed = Timed(http, bar)
+    timed = Timed(http, BAR)
     id = register(timed, far.dsn)["id"]
     far.stop()
     checked = timed.post("/managed-services/far/check").json()["status"]

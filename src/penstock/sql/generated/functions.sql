@@ -1091,8 +1091,8 @@ begin
   end if;
 end $$;
 
--- get_batch_members returns the ids of the members of a batch that have not ended, or of those that are dead letters, in
--- their order, beginning after an id. Other members have left the table. Locks: none. Scans batch_member along
+-- get_batch_members returns the ids of the members of a batch that have not ended, or of those that are dead letters,
+-- in their order, beginning after an id. Other members have left the table. Locks: none. Scans batch_member along
 -- batch_member_pkey.
 -- from functions/batches/get_batch_members.sql:4
 create or replace function penstock.get_batch_members(batch_id bigint, is_dead boolean default false,
