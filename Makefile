@@ -67,10 +67,10 @@ check: $(DEV_STAMP) ## style, types, import rules, generated code, English
 	$(BIN)/python tools/generate_sql.py --check
 	$(BIN)/python tools/check_prose.py
 
-# The tests on one Spark session stay together: each process that runs one starts a JVM. Three processes: on two
-# cores they take a sixth less time than two, as browsers, Spark and servers are waited for.
+# The tests on one Spark session stay together: each process that runs one starts a JVM. More processes than cores,
+# because the tests wait for browsers, Spark and servers.
 pytest: $(DEV_STAMP) chromium faults ## the tests alone: make pytest ARGS="tests/test_settings.py"
-	$(BIN)/pytest -n 3 --dist loadgroup -m "not slow" --durations 10 $(ARGS)
+	$(BIN)/pytest -n 4 --dist loadgroup -m "not slow" --durations 10 $(ARGS)
 
 # Debian packages that some tests need. Only root can install them. Without them these tests are skipped, and the reason names
 # the command. PATH gets /usr/sbin because pgbouncer is there, and only root has it on the PATH.

@@ -16,5 +16,6 @@ with both_sides as (
   from both_sides group by 1, 2, 3
 )
 select day, queue, array[sum(expected), sum(expected_sum)], array[sum(found), sum(found_sum)],
-  coalesce((array_agg(name order by name) filter (where (expected, expected_sum) <> (found, found_sum)))[:{most}], '{{}}')
+  coalesce((array_agg(name order by name)
+    filter (where (expected, expected_sum) <> (found, found_sum)))[:{most}], '{{}}')
 from named group by 1, 2 order by 1, 2
