@@ -16,7 +16,12 @@ import pytest
 from tests.conftest import Connect
 from tests.lake.writing import Write, payloads
 
-from penstock.errors import InvalidValueError, PayloadNotStorableError, QueueFullError
+from penstock.errors import (
+    InvalidValueError,
+    JobWrittenError,
+    PayloadNotStorableError,
+    QueueFullError,
+)
 
 ROOT = Path(__file__).parents[2]
 DRIVER = Path(__file__).with_name("sink_driver.py")
@@ -124,7 +129,7 @@ def test_a_finished_job_says_that_it_was_repeated(
 
 def test_a_finished_job_refuses_other_rows(db: Any, dsn: str) -> None:
     Write(dsn, job="job").run(ALL)
-    with pytest.raises(InvalidValueError, match="was written before with other rows: 150"):
+    with pytest.raises(JobWrittenError, match="was written before with other rows: 150"):
         Write(dsn, job="job").run(ALL[:-1])
     assert waiting(db) == [*range(150)]
     assert db.execute("select count(*) from penstock.spark_staged").fetchone() == (0,)
@@ -145,7 +150,7 @@ def test_a_batch_of_a_stream_is_published_once(db: Any, dsn: str) -> None:
     assert waiting(db) == [0, 1, 3]
     for epoch in (0, 1):
         Write(dsn, query="1f0c", epoch=epoch, job="mine").run(payloads(10 + epoch))
-    with pytest.raises(InvalidValueError, match="with other rows"):
+    with pytest.raises(JobWrittenError, match="with other rows"):
         Write(dsn, query="77aa", epoch=0, job="mine").run(payloads(20))
     assert waiting(db) == [0, 1, 3, 10, 11]
 

@@ -88,7 +88,7 @@ CONTROL_PLANE = [
     ("DELETE", f"{LOCAL}/queues/no", None, "QueueNotFoundError", "lists the queues"),
     ("DELETE", f"{LOCAL}/queues/no?force=true", None, "QueueNotFoundError", "lists the queues"),
     ("POST", f"{LOCAL}/queues/no/retry", None, "QueueNotFoundError", "lists the queues"),
-    ("POST", f"{LOCAL}/queues/orders/retry", None, "QueueNotActiveError", "Only a Failed queue"),
+    ("POST", f"{LOCAL}/queues/orders/retry", None, "QueueNotFailedError", "Only a Failed queue"),
     ("POST", f"{LOCAL}/queues/no/stats", None, "QueueNotFoundError", "lists the queues"),
     ("POST", f"{LOCAL}/queues/no/messages", {"messages": [{"payload": {}}]}, "QueueNotFoundError",
      "lists the queues"),

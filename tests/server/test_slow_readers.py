@@ -56,6 +56,31 @@ def test_a_connection_whose_caller_does_not_read_is_closed(
         wait_for(lambda: server.context.answers.bytes == 0, "nothing is counted", 10)
 
 
+def test_messages_go_back_if_there_is_no_room_for_them_after_their_claim(
+    start_server: Any, make_key: Any, open_client: Any, db: Db
+) -> None:
+    fill(db, 10)
+    running = start_server(answers_bytes=2**20)
+    key = make_key("admin", "admin")
+    assert open_client(key, running).get("/api/messages").status_code == 200  # the key is known
+    address = urlsplit(running.url)
+    body = '{"topic": "large", "count": 10}'
+    # With one write, so that the server handles it without a task.
+    request = (
+        "POST /api/messages/dequeue HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        f"Authorization: Bearer {key}\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+    )
+    # There is room when the call arrives, because an answer of one byte is waiting.
+    with (
+        running.server.context.answers.holding(1),
+        socket.create_connection((address.hostname, address.port), 30) as opened,
+    ):
+        opened.sendall(request.encode("ascii"))
+        assert opened.recv(100).startswith(b"HTTP/1.1 503 ")
+    leased = "select count(*) from penstock.messages where state = 'leased'"
+    wait_for(lambda: db.execute(leased).fetchone() == (0,), "the messages went back", 20)
+
+
 def test_large_answers_are_refused_while_others_are_not_read(
     start_server: Any, make_key: Any, open_client: Any, db: Db
 ) -> None:

@@ -35,6 +35,7 @@ _IP6: Final = (
 # In this order: an address has numbers in it. An id gets the mask of a number, because one of the
 # random ids of a cause has only digits: of ids with 8 hexadecimal digits, 2 %.
 MASKS: Final = (
+    (r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b", "<n>"),  # also of digits alone
     (r"(?<![A-Za-z0-9_])'[^']*'(?![A-Za-z0-9_])|\"[^\"]*\"|`[^`]*`", "<value>"),
     (
         r"\b0x[0-9a-fA-F]+\b|[a-z][a-z0-9+]*://[^\s,;)]+|[A-Za-z0-9_.+-]+@[A-Za-z0-9_.-]+"

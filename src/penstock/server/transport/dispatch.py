@@ -132,9 +132,12 @@ class EntryApp:
         scope, exchange = call.scope, call.exchange
         try:
             error = pending.future.exception()
-            if error is None:
-                reply = endpoint.reply(pending.finish(call, pending.future.result()))
-            else:
+            try:
+                if error is None:
+                    reply = endpoint.reply(pending.finish(call, pending.future.result()))
+            except HttpError as refused:
+                error = refused
+            if error is not None:
                 reply = endpoint.refusal(self._context, error, exchange)
             if self._cors:
                 reply = self._cors.allow(exchange, reply)
