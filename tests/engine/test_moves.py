@@ -224,6 +224,7 @@ def test_an_act_knows_how_many_match_up_to_a_bound(
     assert expected("cancel") == 10_005
     assert expected("cancel", max_count=20) == 20
     assert expected("cancel", queues=["a"], error="no") is None
+    assert expected("cancel", queues=["a"], error="no", max_count=20) is None
 
 
 def test_an_act_takes_all_that_match_in_steps_and_nothing_that_comes_later(

@@ -12108,7 +12108,9 @@ begin
     request_bulk_act.to_queue, request_bulk_act.priority, request_bulk_act.per_second, request_bulk_act.max_count,
     request_bulk_act.dry_run, request_bulk_act.created_by, now_at)
   returning b.id into made;
-  update penstock.bulk_act b set expected = least(penstock._count_meant(b), b.max_count) where b.id = made;
+  -- least ignores nulls, and an unknown number stays null.
+  update penstock.bulk_act b set expected = case when t.count is not null then least(t.count, b.max_count) end
+  from (select penstock._count_meant(a) as count from penstock.bulk_act a where a.id = made) t where b.id = made;
   if in_background then
     if not exists (select from penstock.queue q where q.name = 'penstock.bulk_acts') then
       perform penstock.create_queue('penstock.bulk_acts',
@@ -12122,7 +12124,7 @@ end $$;
 -- How many messages an act is going to find: of 10,000 or fewer their exact number, else the statistics of the state,
 -- which may be an estimate. Null if there are more and the act has a filter, because only the act itself can count
 -- them. Locks: ACCESS SHARE. Indexes as browse and stats.
--- from functions/operate/request_bulk_act.sql:64
+-- from functions/operate/request_bulk_act.sql:66
 create or replace function penstock._count_meant(b penstock.bulk_act) returns bigint language plpgsql stable as $$
 declare
   s penstock.sighting;
