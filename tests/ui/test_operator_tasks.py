@@ -23,7 +23,8 @@ from penstock.model.monitoring import FindingNote
 from penstock.model.queue import Queue, QueueSettings, QueueStats
 from penstock.server.auth.api_keys import new_key
 from penstock.server.monitoring.snapshots import Snapshot
-from penstock.server.ui.diagnosis import QUEUE_KINDS, Finding, diagnose, grouped
+from penstock.server.ui.diagnosis import diagnose
+from penstock.server.ui.findings import QUEUE_KINDS, Finding, grouped
 from penstock.server.ui.pages import queues
 
 HOUR = timedelta(hours=1)
