@@ -102,10 +102,25 @@ def test_a_move_of_a_payload_that_is_too_large_for_the_queue_changes_nothing(
     with pytest.raises(PayloadTooLargeError) as enqueued:
         client.enqueue("b", large)
     assert str(enqueued.value) == str(refused.value), "the same error"
-    act = request(db, "move", "ready", to_queue="b")
-    with pytest.raises(psycopg.Error, match="the payload has"):
-        finish(db, act)
     assert sorted(id for id, _ in claimed(client, "a")) == sorted(ids)
+
+
+@pytest.mark.parametrize("act", ["move", "replay"])
+def test_an_act_skips_messages_that_are_too_large_for_the_queue(
+    db: psycopg.Connection[Any], client: Client, act: str
+) -> None:
+    client.set_queue("b", max_payload_bytes=299)
+    large = "x" * 300
+    for payload in (1, large, 2, large, 3):
+        client.enqueue("a", payload)
+    if act == "replay":
+        client.ack_many(client.claim("a", 5))
+    made = request(db, act, "ready" if act == "move" else "done", queues=["a"], to_queue="b")
+    finish(db, made)
+    assert act_row(db, made) == ("done", 5, 3)
+    assert sorted(payload for _, payload in claimed(client, "b")) == [1, 2, 3]
+    left = [payload for _, payload in claimed(client, "a")]
+    assert left == ([large, large] if act == "move" else [])
 
 
 def test_priorities_are_changed(db: psycopg.Connection[Any], client: Client) -> None:
@@ -209,6 +224,7 @@ def test_an_act_knows_how_many_match_up_to_a_bound(
     assert expected("cancel") == 10_005
     assert expected("cancel", max_count=20) == 20
     assert expected("cancel", queues=["a"], error="no") is None
+    assert expected("cancel", queues=["a"], error="no", max_count=20) is None
 
 
 def test_an_act_takes_all_that_match_in_steps_and_nothing_that_comes_later(

@@ -577,6 +577,7 @@ VERBS: dict[str, Callable[[Scene], Command[Any]]] = {
     "history": lambda s: read.messages(s.queue, "done"),
     "workers": lambda s: read.workers(),
     "schedules": lambda s: read.schedules(),
+    "schedule_page": lambda s: read.schedule_page(),
     "schema_version": lambda s: read.schema_version(),
 }
 

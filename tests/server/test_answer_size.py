@@ -145,10 +145,55 @@ def test_the_python_client_reads_all_schedules_in_bounded_answers(
         found = client.schedules()
     assert [each.name for each in found] == (schedules if queue == "*" else schedules[1::2])
     assert {len(each.payload) for each in found} == {100_000}
-    arguments = dict.fromkeys(verbs()["schedules"].types) | {"max_bytes": 10**9}
-    answer = http.post(
+    arguments = dict.fromkeys(verbs()["schedule_page"].types) | {"max_bytes": 10**9}
+    answer = call_verb(http, "schedule_page", arguments)
+    assert answer.status_code == 200
+    assert len(answer.content) < BUDGET * 1.5, "even if the caller asks for more"
+
+
+def call_verb(http: httpx.Client, verb: str, arguments: dict[str, Any]) -> httpx.Response:
+    return http.post(
         "/api/verbs",
-        json={"calls": [{"verb": "schedules", "arguments": arguments}]},
+        json={"calls": [{"verb": verb, "arguments": arguments}]},
         headers={"Penstock-Protocol": PROTOCOL},
     )
-    assert len(answer.content) < BUDGET * 1.5, "even if the caller asks for more"
+
+
+def test_an_older_client_lists_schedules_in_one_answer(
+    http: httpx.Client, db: Db, schedules: list[str]
+) -> None:
+    refused = call_verb(http, "schedules", {"name": None})
+    assert (refused.status_code, refused.json()["code"]) == (400, "OtherProtocol")
+    one = call_verb(http, "schedules", {"name": schedules[3]})
+    assert [row[0] for row in one.json()["answers"][0]["rows"]] == schedules[3:4]
+    db.execute("select penstock.drop_schedule(name) from unnest(%s::text[]) name", [schedules[5:]])
+    rows = call_verb(http, "schedules", {"name": None}).json()["answers"][0]["rows"]
+    assert [row[0] for row in rows] == schedules[:5]
+    assert {len(row) for row in rows} == {20}, "the columns that older clients know"
+
+
+def test_an_older_client_sees_the_schedules_of_its_queues(
+    web: Any, http: httpx.Client, schedules: list[str], make_key: Callable[..., str]
+) -> None:
+    for name in schedules[5:]:
+        assert http.delete(f"/api/schedules/{name}").status_code == 200
+    key = {"Authorization": f"Bearer {make_key('reader', 'read:orders')}"}
+    with httpx.Client(base_url=web.url, headers=key) as reader:
+        rows = call_verb(reader, "schedules", {"name": None}).json()["answers"][0]["rows"]
+        other = call_verb(reader, "schedules", {"name": schedules[0]})
+    assert [row[0] for row in rows] == schedules[1:5:2]
+    assert other.json()["answers"] == [{"rows": []}]
+
+
+def test_the_python_client_lists_schedules_of_an_older_server(
+    web: Any,
+    db: Db,
+    schedules: list[str],
+    make_key: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    db.execute("select penstock.drop_schedule(name) from unnest(%s::text[]) name", [schedules[5:]])
+    older = {name: verb for name, verb in verbs().items() if name != "schedule_page"}
+    monkeypatch.setattr("penstock.server.api.verbs.verbs", lambda: older)
+    with Client(web.url, make_key("reader", "read")) as client:
+        assert [each.name for each in client.schedules()] == schedules[:5]

@@ -301,7 +301,7 @@ READS_WITHOUT_A_QUEUE = {
     *("GET /api/admin/activity", "GET /metrics", "GET /managed-services/{service}/queues"),
     *(f"GET {path}" for path in OWN_PAGES),
     *(f"GET {json_path(path)}" for path in OWN_PAGES),
-    *(f"VERB {name}" for name in ("queues", "workers", "schedules", "next_fires")),
+    *(f"VERB {name}" for name in ("queues", "workers", "schedules", "schedule_page", "next_fires")),
 }
 
 

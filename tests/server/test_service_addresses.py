@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict
 from penstock.commands.write.services import claim_service_checks, set_service_address
 from penstock.errors import ConfigurationError, InvalidValueError
 from penstock.secrets import SecretBox, new_secret_key
-from penstock.server.control.addresses import Addresses, without_password
+from penstock.server.control.addresses import Addresses, _no_certificate, without_password
 
 KEY = new_secret_key()
 NOWHERE = "host=127.0.0.1 port=1 user=a"
@@ -127,6 +128,35 @@ def test_an_address_without_a_user_has_the_user_of_libpq(monkeypatch: pytest.Mon
     ours = addresses()
     found = conninfo_to_dict(ours.conninfo(ours.stored("host=db")))
     assert (found["user"], found["dbname"]) == ("penstock", "penstock")
+
+
+@pytest.mark.parametrize("form", ["postgresql://ada@db/app?{}", "host=db user=ada {}"])
+@pytest.mark.parametrize("mode", ["", "allow", "require"])
+def test_empty_names_of_files_do_not_lead_to_those_of_the_server(form: str, mode: str) -> None:
+    given = {"sslcert": "", "sslkey": "", "sslrootcert": "", "sslcrl": "", "sslcrldir": ""}
+    given |= {"sslcertmode": mode} if mode else {}
+    is_url = form.startswith("postgresql:")
+    pairs = [f"{name}={value or ('' if is_url else chr(39) * 2)}" for name, value in given.items()]
+    address = form.format(("&" if is_url else " ").join(pairs))
+    ours = addresses()
+    stored = ours.stored(address)
+    # An address from before this rule is checked again when it is used.
+    for each in (stored, replace(stored, dsn=address)):
+        found = conninfo_to_dict(ours.conninfo(each))
+        assert found["sslcertmode"] == "disable"
+        assert not found.keys() & {"sslcert", "sslkey", "sslrootcert", "sslcrl", "sslcrldir"}
+
+
+@pytest.mark.parametrize("name", ["passfile", "service", "servicefile", "sslkeylogfile"])
+def test_refused_keywords_of_files_are_refused_without_a_value_too(name: str) -> None:
+    if name not in {each.keyword.decode() for each in psycopg.pq.Conninfo.get_defaults()}:
+        pytest.skip("this libpq does not know it")
+    assert f"{name} is not allowed" in reason_of_refusal(f"host=db user=ada {name}=''")
+
+
+def test_an_older_libpq_gets_a_certificate_that_does_not_exist() -> None:
+    [(name, path)] = _no_certificate(150000).items()
+    assert (name, Path(path).exists()) == ("sslcert", False)
 
 
 def reason_of_refusal(address: str) -> str:

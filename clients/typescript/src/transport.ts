@@ -118,7 +118,7 @@ export class Transport {
   async #once(request: PreparedRequest, call: CallOptions): Promise<unknown> {
     const seconds = call.timeoutSeconds ?? this.#timeoutSeconds;
     const deadline = new AbortController();
-    const timer = setTimeout(() => deadline.abort(), seconds * 1000);
+    const timer = setTimeout(() => deadline.abort(), milliseconds(seconds));
     const abort = () => deadline.abort(call.signal?.reason);
     if (call.signal?.aborted) abort();
     call.signal?.addEventListener("abort", abort, { once: true });
@@ -223,6 +223,11 @@ function secondsOf(retryAfter: string | null): number | undefined {
   return Number.isFinite(seconds) ? Math.max(seconds, 0) : undefined;
 }
 
+/** The time for setTimeout, which treats more than 2^31 - 1, or 24.8 days, as no time. */
+function milliseconds(seconds: number): number {
+  return Math.min(seconds * 1000, 2 ** 31 - 1);
+}
+
 /** Wait; the promise is rejected if the signal aborts. */
 export function sleep(seconds: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
@@ -234,7 +239,7 @@ export function sleep(seconds: number, signal?: AbortSignal): Promise<void> {
     const timer = setTimeout(() => {
       signal?.removeEventListener("abort", abort);
       resolve();
-    }, seconds * 1000);
+    }, milliseconds(seconds));
     signal?.addEventListener("abort", abort, { once: true });
   });
 }

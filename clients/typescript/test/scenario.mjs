@@ -167,15 +167,20 @@ const detail = await reported({ client: cut, leaseSeconds: 1 }, (_, { signal }) 
 assert.deepEqual([aborted, detail.endsWith("it was not extended in time")], [true, true]);
 passed("lost leases");
 
-// The client waits as long as the server's Retry-After says.
-const stop = AbortSignal.timeout(100);
-const delays = [];
-const plain = globalThis.setTimeout;
-globalThis.setTimeout = (run, delay, ...rest) => (delays.push(delay), plain(run, delay, ...rest));
-const busy = new Penstock({ url, key, fetch: async () => new Response("{}", { status: 503, headers: { "Retry-After": "60" } }) });
-await assert.rejects(busy.stats("work", { signal: stop }));
-globalThis.setTimeout = plain;
-assert.ok(delays.includes(60_000), String(delays));
+// The client waits as long as the server's Retry-After says, and at most as long as setTimeout can.
+const longest = 2 ** 31 - 1;
+const inAMonth = new Date(Date.now() + 31 * 86_400_000).toUTCString();
+for (const [retryAfter, expected] of [["60", 60_000], ["9999999999", longest], [inAMonth, longest]]) {
+  const stop = AbortSignal.timeout(100);
+  const delays = [];
+  const plain = globalThis.setTimeout;
+  globalThis.setTimeout = (run, delay, ...rest) => (delays.push(delay), plain(run, delay, ...rest));
+  const headers = { "Retry-After": retryAfter };
+  const busy = new Penstock({ url, key, fetch: async () => new Response("{}", { status: 503, headers }) });
+  await assert.rejects(busy.stats("work", { signal: stop }));
+  globalThis.setTimeout = plain;
+  assert.ok(delays.includes(expected), String(delays));
+}
 
 // A Retry-After may be a date, also one that is over.
 for (const [date, low, high] of [[Date.now() + 3_600_000, 3590, 3601], [0, 0, 0]]) {

@@ -21,8 +21,8 @@ from penstock.commands.arguments import INT4, INT8, optional_text, refuse
 from penstock.commands.command import Command
 
 PROTOCOL: Final = "1"
-"""Changes with the arguments and results of the verbs. Other clients get an error.
-"""
+"""Changes with the arguments and results of the verbs. Other clients get an error. To keep them
+working, give a verb with other arguments or results a new name, and keep the old one."""
 _ARGUMENT: Final = re.compile(r"%\((\w+)\)s::(\w+(?:\[\])?)")
 
 
@@ -96,6 +96,7 @@ def _all() -> list[Verb]:
         verb("history", i.messages(state="done")),
         verb("workers", i.workers()),
         verb("schedules", i.schedules()),
+        verb("schedule_page", i.schedule_page()),
         verb("schema_version", i.schema_version()),
     ]
 

@@ -57,7 +57,8 @@ _CONFLICT: Final = ("40", "55006", "55P03")
 # logins. The table has the more specific states.
 _GONE: Final = ("08", "57", "58")
 _RESOURCES: Final = "53"
-# SQLSTATEs of Penstock. One that the table does not have comes from a newer schema.
+# SQLSTATEs of Penstock. One that the table does not have comes from a newer schema. Clients from
+# before this rule raise the error of the driver for it.
 _OURS: Final = "PS"
 _LOGIN: Final = "28"
 _HINTS: Final[dict[type[PenstockError], str]] = {

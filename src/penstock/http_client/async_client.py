@@ -14,9 +14,11 @@ from penstock.commands import read, write
 from penstock.commands.arguments import UNSET, refuse, text, whole
 from penstock.commands.command import Command
 from penstock.db import forks
+from penstock.errors import ServerRefusedError
 from penstock.http_client.async_connection import AsyncHttpConnection
 from penstock.http_client.responses import lease_of
 from penstock.model.message import Duration, Enqueued, Lease, LeaseLike, OnConflict, Unique
+from penstock.model.schedule import Schedule
 
 T = TypeVar("T")
 MAX_WAIT = 20
@@ -146,6 +148,19 @@ class AsyncClient(QueueClient):
             The ids that were settled. The ids of lost leases are missing.
         """
         return await self.run(write.ack_many(leases), connection)
+
+    async def schedules(self) -> list[Schedule]:
+        """Read all schedules.
+
+        Returns:
+            The schedules, in order of name.
+        """
+        try:
+            return await super().schedules()
+        except ServerRefusedError as error:
+            if error.fields.get("code") != "UnknownVerb":
+                raise
+            return await self.run(read.schedules())  # an older server has no pages
 
     async def claim(
         self,

@@ -15,9 +15,11 @@ from penstock.commands import read, write
 from penstock.commands.arguments import UNSET, refuse, text, whole
 from penstock.commands.command import Command
 from penstock.db import forks
+from penstock.errors import ServerRefusedError
 from penstock.http_client.responses import lease_of
 from penstock.http_client.sync_connection import HttpConnection
 from penstock.model.message import Duration, Enqueued, Lease, LeaseLike, OnConflict, Unique
+from penstock.model.schedule import Schedule
 
 T = TypeVar("T")
 MAX_WAIT = 20
@@ -147,6 +149,19 @@ class Client(QueueClient):
             The ids that were settled. The ids of lost leases are missing.
         """
         return self.run(write.ack_many(leases), connection)
+
+    def schedules(self) -> list[Schedule]:
+        """Read all schedules.
+
+        Returns:
+            The schedules, in order of name.
+        """
+        try:
+            return super().schedules()
+        except ServerRefusedError as error:
+            if error.fields.get("code") != "UnknownVerb":
+                raise
+            return self.run(read.schedules())  # an older server has no pages
 
     def claim(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from penstock.commands import arguments as check
 from penstock.commands.command import Command, Rows, utc
@@ -15,13 +15,11 @@ from penstock.errors import (
 from penstock.model.schedule import Schedule
 from penstock.sql.loader import load_query
 
-_ALL: Final[dict[str, Any]] = dict.fromkeys(("name", "queues", "after", "limit", "max_bytes"))
-
 
 def schedules() -> Command[list[Schedule]]:
     """Every schedule, by name."""
     return Command(
-        load_query("read/schedules"), dict(_ALL), lambda rows: [_schedule(row) for row in rows]
+        load_query("read/schedules"), {"name": None}, lambda rows: [_schedule(row) for row in rows]
     )
 
 
@@ -39,7 +37,7 @@ def schedule_page(
     may follow. With `as_text`, their JSON is JsonText.
     """
     made = _schedule_as_text if as_text else _schedule
-    params = _ALL | {
+    params = {
         "queues": None if queues is None else [check.text("queue", name) for name in queues],
         "after": check.optional_text("after", after),
         "limit": page_size(limit),
@@ -48,9 +46,9 @@ def schedule_page(
 
     def decode(rows: Rows) -> tuple[list[Schedule], bool]:
         found = rows[0][-1] if rows else 0
-        return [made(row) for row in rows], found == limit or len(rows) < found
+        return [made(row[:-2]) for row in rows], found == limit or len(rows) < found
 
-    return Command(load_query("read/schedules"), params, decode)
+    return Command(load_query("read/schedule_page"), params, decode)
 
 
 def schedule(name: str, *, as_text: bool = False) -> Command[Schedule]:
@@ -65,8 +63,7 @@ def schedule(name: str, *, as_text: bool = False) -> Command[Schedule]:
             )
         return (_schedule_as_text if as_text else _schedule)(rows[0])
 
-    params = _ALL | {"name": check.text("name", name)}
-    return Command(load_query("read/schedules"), params, decode)
+    return Command(load_query("read/schedules"), {"name": check.text("name", name)}, decode)
 
 
 def _schedule_as_text(row: Sequence[Any]) -> Schedule:
@@ -74,7 +71,7 @@ def _schedule_as_text(row: Sequence[Any]) -> Schedule:
 
 
 def _schedule(row: Sequence[Any], decode: Callable[[str | None], Any] = decode_json) -> Schedule:
-    (name, queue, cron, time_zone, payload, headers, *rest) = row[:20]
+    (name, queue, cron, time_zone, payload, headers, *rest) = row
     (next_fire_at, last_fire_at, id, error, created_at, updated_at) = rest[-6:]
     fields: list[Any] = [name, queue, cron, time_zone]
     fields += [decode(payload), decode(headers) or {}, *rest[:-6]]

@@ -114,8 +114,10 @@ def _prepare(call: Call, each: VerbCall) -> tuple[Verb, Command[Rows]]:
     command: Command[Rows] = Command(verb.sql, arguments, lambda rows: rows)
     if verb.name == "claim":
         command = within(command, call.context.settings.answer_bytes)
-    elif verb.name == "schedules":
+    elif verb.name == "schedule_page":
         command = _within_answer(command, call.context.settings.answer_bytes)
+    elif verb.name == "schedules" and arguments["name"] is None:
+        command = _all_schedules(call.context.settings.answer_bytes)
     return verb, command
 
 
@@ -126,6 +128,23 @@ def _within_answer(schedules: Command[Rows], answer_bytes: int) -> Command[Rows]
     max_bytes = answer_bytes if asked["max_bytes"] is None else asked["max_bytes"]
     bounds = {"limit": limit, "max_bytes": min(max_bytes, answer_bytes)}
     return replace(schedules, params={**asked, **bounds})
+
+
+def _all_schedules(answer_bytes: int) -> Command[Rows]:
+    """The rows of the verb `schedules`, for older clients. They read no second page."""
+    page = read.schedule_page(limit=MAX_LIMIT, max_bytes=answer_bytes, as_text=True)
+
+    def decode(rows: Rows) -> Rows:
+        if page.decode(rows)[1]:
+            raise HttpError(
+                400,
+                "OtherProtocol",
+                "the schedules do not fit into one answer, and the client reads no pages",
+                hint="Use the same version of Penstock on both sides.",
+            )
+        return [row[:-2] for row in rows]
+
+    return Command(page.sql, page.params, decode)
 
 
 def _check_sizes(call: Call, verb: Verb, arguments: Mapping[str, Any]) -> None:
@@ -146,7 +165,7 @@ async def _run(
     queue = await _checked_queue(call, verb, command.params, connection)
     if verb.name == "claim":
         call.context.answers.check()
-    elif verb.name == "schedules":
+    elif verb.name in _LISTS_SCHEDULES and "queues" in command.params:
         command = await _of_readable_queues(call, command, connection)
     rows = await database.run(command, connection)
     # With an Idempotency-Key, the caller may repeat the call.
@@ -167,9 +186,10 @@ async def _run(
     return Answer([[pack(value) for value in row] for row in rows])
 
 
+_LISTS_SCHEDULES: Final = ("schedules", "schedule_page")
 _SETS_SCHEDULE: Final = ("create_schedule", "set_schedule")
 # Verbs whose rows are limited to the caller's queues, with the column of the queue.
-_QUEUE_COLUMN: Final = {"queues": 0, "workers": 1}
+_QUEUE_COLUMN: Final = {"queues": 0, "workers": 1, "schedules": 1}
 
 
 async def _of_readable_queues(

@@ -328,6 +328,7 @@ VERBS: Final[Mapping[str, Need]] = {
     "history": Need("read", "body", "queue"),
     "workers": _READ_OWN,
     "schedules": _READ_OWN,
+    "schedule_page": _READ_OWN,
     "schema_version": ANY_KEY,
 }
 

@@ -137,8 +137,8 @@ class Addresses:
         elif address.password_file is not None:
             password = self._password(address.password_file)
         fixed = {"password": password, "passfile": _NO_FILE}
-        if psycopg.pq.version() >= 160000 and "sslcert" not in parts:
-            fixed["sslcertmode"] = "disable"
+        if "sslcert" not in parts:
+            fixed |= _no_certificate(psycopg.pq.version())
         passphrase = parts.get("sslpassword", "")
         if passphrase.startswith(_SEALED):
             fixed["sslpassword"] = self.box.open(passphrase.removeprefix(_SEALED))
@@ -162,7 +162,12 @@ class Addresses:
             # libpq quotes the part that it cannot read, which may be the password.
             text = re.sub(r'"[^"]*"', '"..."', error.message)
             raise InvalidValueError(text, hint=error.hint, field="dsn") from None
-        parts = {name: str(value) for name, value in found.items() if value is not None}
+        # libpq takes an empty file name for an absent one, and looks into the home directory.
+        parts = {
+            name: str(value)
+            for name, value in found.items()
+            if value is not None and (value or name not in _FILES)
+        }
         for name in sorted(parts.keys() - _KEYWORDS - set(_FILES)):
             reason = _REFUSED.get(name, "this version does not know it")
             raise _refused(
@@ -225,6 +230,12 @@ class Addresses:
             f"the name of a file in a directory of {PATHS}",
             "password_file",
         )
+
+
+def _no_certificate(libpq_version: int) -> dict[str, str]:
+    """What keeps libpq from sending the certificate in the home directory of the server."""
+    # Before version 16, a certificate that does not exist has the same effect.
+    return {"sslcertmode": "disable"} if libpq_version >= 160000 else {"sslcert": _NO_FILE}
 
 
 def _own_user() -> str | None:

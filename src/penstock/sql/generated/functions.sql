@@ -7088,13 +7088,14 @@ end $$;
 -- from functions/common/errors.sql:48
 create or replace function penstock._fail_too_large(q penstock.queue, size bigint) returns void language plpgsql as $$
 begin
-  perform penstock._fail('PS005', format('the payload has %s bytes; queue %L takes %s', size, q.name,
-    q.max_payload_bytes), jsonb_build_object('queue', q.name, 'size', size, 'limit', q.max_payload_bytes),
+  perform penstock._fail('PS005',
+    format('the payload has %s bytes; queue %L takes %s', size, q.name, q.max_payload_bytes),
+    jsonb_build_object('queue', q.name, 'size', size, 'limit', q.max_payload_bytes),
     'Store the bulk elsewhere and enqueue a reference, or raise max_payload_bytes of the queue.');
 end $$;
 
 -- PS007: the lease is lost.
--- from functions/common/errors.sql:56
+-- from functions/common/errors.sql:57
 create or replace function penstock._fail_lost(id bigint) returns void language plpgsql as $$
 begin
   perform penstock._fail('PS007',
@@ -7104,7 +7105,7 @@ begin
 end $$;
 
 -- PS008: the queue has reached max_depth.
--- from functions/common/errors.sql:65
+-- from functions/common/errors.sql:66
 create or replace function penstock._fail_full(queue text, max_depth bigint) returns void language plpgsql as $$
 begin
   perform penstock._fail_no_room(queue, max_depth, 'is full: it has reached its max_depth of %s messages',
@@ -7112,7 +7113,7 @@ begin
 end $$;
 
 -- PS008, in the words of the caller: problem has a %s for max_depth.
--- from functions/common/errors.sql:72
+-- from functions/common/errors.sql:73
 create or replace function penstock._fail_no_room(queue text, max_depth bigint, problem text, hint text)
 returns void language plpgsql as $$
 begin
@@ -7121,7 +7122,7 @@ begin
 end $$;
 
 -- PS010: the message does not exist.
--- from functions/common/errors.sql:80
+-- from functions/common/errors.sql:81
 create or replace function penstock._fail_unknown_message(id bigint,
   hint text default 'It may have finished: see penstock.history.')
 returns void language plpgsql as $$
@@ -7131,7 +7132,7 @@ begin
 end $$;
 
 -- PS024: the queue of a service is not Active.
--- from functions/common/errors.sql:89
+-- from functions/common/errors.sql:90
 create or replace function penstock._fail_not_active(queue text, status text, hint text) returns void
 language plpgsql as $$
 begin
@@ -7140,7 +7141,7 @@ begin
 end $$;
 
 -- PS040: the status of a task of a service does not allow the call.
--- from functions/common/errors.sql:97
+-- from functions/common/errors.sql:98
 create or replace function penstock._fail_task_status(task uuid, status text, hint text) returns void
 language plpgsql as $$
 begin
@@ -7149,7 +7150,7 @@ begin
 end $$;
 
 -- PS051: a job of Spark was written before, with other rows.
--- from functions/common/errors.sql:105
+-- from functions/common/errors.sql:106
 create or replace function penstock._fail_job_written(message text, job text, fields jsonb, hint text) returns void
 language plpgsql as $$
 begin
@@ -7157,7 +7158,7 @@ begin
 end $$;
 
 -- PS053: the messages of a batch of a stream cannot be read again.
--- from functions/common/errors.sql:112
+-- from functions/common/errors.sql:113
 create or replace function penstock._fail_batch_gone(problem text, consumer text, tick bigint, hint text) returns void
 language plpgsql as $$
 begin
@@ -7166,7 +7167,7 @@ begin
 end $$;
 
 -- PS021: there is no valid key of this name or id.
--- from functions/common/errors.sql:120
+-- from functions/common/errors.sql:121
 create or replace function penstock._fail_unknown_key(key text) returns void language plpgsql as $$
 begin
   perform penstock._fail('PS021', format('there is no valid API key %L', left(key, 200)),
@@ -12107,7 +12108,9 @@ begin
     request_bulk_act.to_queue, request_bulk_act.priority, request_bulk_act.per_second, request_bulk_act.max_count,
     request_bulk_act.dry_run, request_bulk_act.created_by, now_at)
   returning b.id into made;
-  update penstock.bulk_act b set expected = least(penstock._count_meant(b), b.max_count) where b.id = made;
+  -- least ignores nulls, and an unknown number stays null.
+  update penstock.bulk_act b set expected = case when t.count is not null then least(t.count, b.max_count) end
+  from (select penstock._count_meant(a) as count from penstock.bulk_act a where a.id = made) t where b.id = made;
   if in_background then
     if not exists (select from penstock.queue q where q.name = 'penstock.bulk_acts') then
       perform penstock.create_queue('penstock.bulk_acts',
@@ -12121,7 +12124,7 @@ end $$;
 -- How many messages an act is going to find: of 10,000 or fewer their exact number, else the statistics of the state,
 -- which may be an estimate. Null if there are more and the act has a filter, because only the act itself can count
 -- them. Locks: ACCESS SHARE. Indexes as browse and stats.
--- from functions/operate/request_bulk_act.sql:64
+-- from functions/operate/request_bulk_act.sql:66
 create or replace function penstock._count_meant(b penstock.bulk_act) returns bigint language plpgsql stable as $$
 declare
   s penstock.sighting;
@@ -12493,8 +12496,10 @@ begin
     and (b.act <> 'set_priority' or s.priority <> b.priority);
 end $$;
 
--- Applies the act to some messages. Returns how many were changed. Locks and indexes: as the verb of the act.
--- from functions/operate/step_bulk_act.sql:61
+-- Applies the act to some messages. Returns how many were changed. A message whose payload is larger than its new queue
+-- allows is skipped, because the act would find it again in each of its steps. Locks and indexes: as the verb of the
+-- act.
+-- from functions/operate/step_bulk_act.sql:63
 create or replace function penstock._bulk_change(b penstock.bulk_act, ids bigint[], queues text[]) returns bigint
 language plpgsql as $$
 declare
@@ -12503,18 +12508,32 @@ declare
 begin
   case b.act
     when 'cancel' then return penstock.cancel_many(ids);
-    when 'move' then return penstock.move(ids, b.to_queue);
     when 'set_priority' then return penstock.set_priority(ids, b.priority);
     when 'redrive' then
       return (select sum(penstock.redrive(g.queue, g.ids)) from (
         select u.queue, array_agg(u.id) as ids from unnest(ids, queues) u (id, queue) group by u.queue) g);
+    when 'move' then
+      begin
+        return penstock.move(ids, b.to_queue);
+      exception when sqlstate 'PS005' then
+        null;   -- none was moved; one by one, those that fit are
+      end;
+      foreach each in array ids loop
+        begin
+          n := n + penstock.move(array[each], b.to_queue);
+        exception when sqlstate 'PS005' then
+          null;
+        end;
+      end loop;
+      return n;
     else
       foreach each in array ids loop
         begin
           perform penstock.replay(each, b.to_queue);
           n := n + 1;
-        exception when sqlstate 'PS010' or sqlstate 'PS012' then
-          null;   -- its history was dropped meanwhile, or its queue
+        exception when sqlstate 'PS010' or sqlstate 'PS012'
+          or sqlstate 'PS005' then
+          null;   -- its history was dropped meanwhile, or its queue, or it is too large for the queue
         end;
       end loop;
       return n;

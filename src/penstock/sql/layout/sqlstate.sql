@@ -6,5 +6,6 @@
 --: define sqlstate.undo as 'PZ001'
 
 -- Errors of one message that a step of a bulk act skips.
+--: define sqlstate.payload_too_large as 'PS005'
 --: define sqlstate.unknown_message as 'PS010'
 --: define sqlstate.cannot_be_replayed as 'PS012'

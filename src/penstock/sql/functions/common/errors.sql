@@ -47,8 +47,9 @@ end $$;
 -- PS005: the payload is larger than the queue allows.
 create or replace function penstock._fail_too_large(q penstock.queue, size bigint) returns void language plpgsql as $$
 begin
-  perform penstock._fail('PS005', format('the payload has %s bytes; queue %L takes %s', size, q.name,
-    q.max_payload_bytes), jsonb_build_object('queue', q.name, 'size', size, 'limit', q.max_payload_bytes),
+  perform penstock._fail({sqlstate.payload_too_large},
+    format('the payload has %s bytes; queue %L takes %s', size, q.name, q.max_payload_bytes),
+    jsonb_build_object('queue', q.name, 'size', size, 'limit', q.max_payload_bytes),
     'Store the bulk elsewhere and enqueue a reference, or raise max_payload_bytes of the queue.');
 end $$;
 

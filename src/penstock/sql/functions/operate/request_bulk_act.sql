@@ -47,7 +47,9 @@ begin
     request_bulk_act.to_queue, request_bulk_act.priority, request_bulk_act.per_second, request_bulk_act.max_count,
     request_bulk_act.dry_run, request_bulk_act.created_by, now_at)
   returning b.id into made;
-  update penstock.bulk_act b set expected = least(penstock._count_meant(b), b.max_count) where b.id = made;
+  -- least ignores nulls, and an unknown number stays null.
+  update penstock.bulk_act b set expected = case when t.count is not null then least(t.count, b.max_count) end
+  from (select penstock._count_meant(a) as count from penstock.bulk_act a where a.id = made) t where b.id = made;
   if in_background then
     if not exists (select from penstock.queue q where q.name = 'penstock.bulk_acts') then
       perform penstock.create_queue('penstock.bulk_acts',

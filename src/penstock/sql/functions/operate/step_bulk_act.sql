@@ -57,7 +57,9 @@ begin
     and (b.act <> 'set_priority' or s.priority <> b.priority);
 end $$;
 
--- Applies the act to some messages. Returns how many were changed. Locks and indexes: as the verb of the act.
+-- Applies the act to some messages. Returns how many were changed. A message whose payload is larger than its new queue
+-- allows is skipped, because the act would find it again in each of its steps. Locks and indexes: as the verb of the
+-- act.
 create or replace function penstock._bulk_change(b penstock.bulk_act, ids bigint[], queues text[]) returns bigint
 language plpgsql as $$
 declare
@@ -66,18 +68,32 @@ declare
 begin
   case b.act
     when 'cancel' then return penstock.cancel_many(ids);
-    when 'move' then return penstock.move(ids, b.to_queue);
     when 'set_priority' then return penstock.set_priority(ids, b.priority);
     when 'redrive' then
       return (select sum(penstock.redrive(g.queue, g.ids)) from (
         select u.queue, array_agg(u.id) as ids from unnest(ids, queues) u (id, queue) group by u.queue) g);
+    when 'move' then
+      begin
+        return penstock.move(ids, b.to_queue);
+      exception when sqlstate {sqlstate.payload_too_large} then
+        null;   -- none was moved; one by one, those that fit are
+      end;
+      foreach each in array ids loop
+        begin
+          n := n + penstock.move(array[each], b.to_queue);
+        exception when sqlstate {sqlstate.payload_too_large} then
+          null;
+        end;
+      end loop;
+      return n;
     else
       foreach each in array ids loop
         begin
           perform penstock.replay(each, b.to_queue);
           n := n + 1;
-        exception when sqlstate {sqlstate.unknown_message} or sqlstate {sqlstate.cannot_be_replayed} then
-          null;   -- its history was dropped meanwhile, or its queue
+        exception when sqlstate {sqlstate.unknown_message} or sqlstate {sqlstate.cannot_be_replayed}
+          or sqlstate {sqlstate.payload_too_large} then
+          null;   -- its history was dropped meanwhile, or its queue, or it is too large for the queue
         end;
       end loop;
       return n;
