@@ -283,6 +283,20 @@ def test_two_callers_continue_the_cancels_of_two_batches(db: Db, connect: Connec
     assert value(db, "select count(*) from penstock.batches where state = 'finished'") == 2
 
 
+def test_batches_that_are_being_cancelled_do_not_delay_others(db: Db) -> None:
+    cancelled, _ = make(db, 3)
+    db.execute("select penstock.cancel_batch(%s, 1)", [cancelled])
+    later, _ = make(db, 1, queue="after")
+    ack_many(db, claim(db, queue="after"))
+    assert value(db, "select penstock.finish_batches(1)") == 1
+    assert value(db, "select state from penstock.batches where id = %s", later) == "finished"
+    # It has changes again, so its counts are added up.
+    [lease, _] = claim(db)
+    db.execute("select penstock.ack(%s, %s)", lease)
+    db.execute("select penstock.finish_batches()")
+    assert value(db, "select done from penstock.batch where id = %s", cancelled) == 1
+
+
 def test_a_batch_takes_members_until_it_is_sealed(db: Db, connect: Connect) -> None:
     id, _ = make(db, 1, seal=False)
     ack_many(db, claim(db))

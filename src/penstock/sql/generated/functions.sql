@@ -959,9 +959,12 @@ end $$;
 -- A batch finishes exactly once. Its row is locked while its changes are added up, so only one caller decides. The
 -- changes of a transaction are visible as soon as it has committed, all at once, and are deleted by the caller that
 -- adds them up. The messages are enqueued in the transaction that sets finished_at.
+--
+-- A cancelled batch that has members and no new changes is left out: continue_cancels finishes it. Otherwise many of
+-- these batches would take the places of others at each call.
 -- Locks until commit: the rows of these batches, with SKIP LOCKED. Uses batch_change_batch, batch_pkey and
 -- batch_failing.
--- from functions/batches/finish_batches.sql:10
+-- from functions/batches/finish_batches.sql:13
 create or replace function penstock.finish_batches(max_count integer default 100) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -973,7 +976,8 @@ begin
   end if;
   for b in
     select t.id from penstock.batch t where t.id in (
-      select c.batch_id from penstock.batch_change c
+      select c.batch_id from penstock.batch_change c join penstock.batch o on o.id = c.batch_id
+        where not penstock._is_mark(c) or o.cancelled_at is null or o.total <= o.done + o.dead + o.expired + o.cancelled
       union select f.id from penstock.batch f where f.finished_at is null and f.last_error is not null)
     order by t.id limit max_count for no key update skip locked
   loop
@@ -985,7 +989,7 @@ end $$;
 -- Adds up the changes of a batch whose row the caller has locked, and finishes it if all members have ended. True if it
 -- has finished now. The mark of cancel_batch stays while members are left.
 -- Locks: the row of the batch, which the caller has locked. Uses batch_change_batch and batch_pkey.
--- from functions/batches/finish_batches.sql:33
+-- from functions/batches/finish_batches.sql:37
 create or replace function penstock._finish_batch(batch_id bigint) returns boolean language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -1027,14 +1031,14 @@ begin
 end $$;
 
 -- Whether a change only says that the batch has to be looked at again.
--- from functions/batches/finish_batches.sql:74
+-- from functions/batches/finish_batches.sql:78
 create or replace function penstock._is_mark(c penstock.batch_change) returns boolean language sql immutable as $$
   select (c.added, c.done, c.dead, c.expired, c.cancelled) = (0, 0, 0, 0, 0)
 $$;
 
 -- Enqueues messages of a batch. Their headers say which batch they are for, and why. The caller does not need the right
 -- to enqueue: the caller of create_batch had it. Locks and indexes: as enqueue.
--- from functions/batches/finish_batches.sql:80
+-- from functions/batches/finish_batches.sql:84
 create or replace function penstock._enqueue_for_batch(batch_id bigint, event text, messages jsonb) returns void
 language plpgsql as $$
 begin
@@ -1048,7 +1052,7 @@ end $$;
 -- Closes a batch: its messages are enqueued when the members that it has now have ended. A batch without members
 -- finishes at once. Sealing twice changes nothing. Waits for transactions that add members.
 -- Locks: the row of the batch until commit. Uses batch_pkey.
--- from functions/batches/finish_batches.sql:93
+-- from functions/batches/finish_batches.sql:97
 create or replace function penstock.seal_batch(batch_id bigint) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -1067,7 +1071,7 @@ end $$;
 -- Finishes a batch if all its members have ended. A transaction with an older snapshot does not see members that were
 -- added since. It leaves a change, and the next call of finish_batches looks again. Locks: the row of the batch, which
 -- the caller has locked. Uses batch_change_batch and batch_pkey.
--- from functions/batches/finish_batches.sql:111
+-- from functions/batches/finish_batches.sql:115
 create or replace function penstock._finish_if_current(batch_id bigint) returns void language plpgsql as $$
 begin
   if current_setting('transaction_isolation') = 'read committed' then
@@ -1079,7 +1083,7 @@ end $$;
 
 -- Deletes batches that finished seven days ago, and the rest of their members. Returns how many.
 -- Locks: the rows, with SKIP LOCKED. Uses batch_finished; scans batch_member if one of them had dead letters.
--- from functions/batches/finish_batches.sql:122
+-- from functions/batches/finish_batches.sql:126
 create or replace function penstock._drop_batches(max_count integer) returns integer language plpgsql as $$
 declare
   dropped bigint[];
