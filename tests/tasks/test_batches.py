@@ -230,6 +230,73 @@ def test_members_that_a_cancel_has_left_are_cancelled_later(db: Db, connect: Con
             db.execute("select penstock.continue_cancels(%s)", [wrong])
 
 
+@pytest.mark.parametrize(("end", "done"), [("commit", 4), ("rollback", 0)])
+def test_a_cancel_does_not_wait_for_members_that_an_open_transaction_has_acked(
+    end: str, done: int, db: Db, connect: Connect
+) -> None:
+    db.execute("set statement_timeout = '20s'")
+    id, _ = make(db, 60)
+    in_place, moved = claim(db, 20), claim(db, 2)
+    other = connect(autocommit=False)
+    ack_many(other, [*in_place[:2], *moved[:1]])
+    ack_many(other, claim(other, 1))
+    assert value(db, "select more from penstock.cancel_batch(%s, 10)", id) is True
+    db.execute("select setval('penstock.upkeep_at', 0), setval('penstock.tick_at', 0)")
+    assert len(claim(db, 1)) == 1
+    assert value(db, "select last_value > 0 from penstock.upkeep_at") is True
+    assert value(db, "select penstock.continue_cancels(500)") == 48
+    assert value(db, "select penstock.continue_cancels(1)") == 0
+    db.execute("select penstock.maintain(true)")
+    assert counts(db, id) == {"total": 60, "pending": 4, "cancelled": 56}
+    assert value(db, "select more from penstock.cancel_batch(%s)", id) is True
+    other.execute(end)
+    db.execute("select penstock.continue_cancels()")
+    expected = {"total": 60, "pending": 0, "done": done, "cancelled": 60 - done}
+    assert counts(db, id) == {name: n for name, n in expected.items() if n or name == "pending"}
+    assert follows(db) == ["failure", "finish"]
+
+
+def test_a_cancel_continues_after_members_whose_group_token_is_locked(
+    db: Db, connect: Connect
+) -> None:
+    db.execute("set statement_timeout = '20s'")
+    id = value(db, "select penstock.create_batch()")
+    add = "select penstock.add_to_batch(%s, 'work', array_fill('1'::jsonb, array[2])"
+    delayed = "group_keys => array['g', 'g'], delays => array_fill('1 hour'::interval, array[2])"
+    db.execute(f"{add}, {delayed})", [id])
+    db.execute(f"{add})", [id])
+    other = connect(autocommit=False)
+    other.execute("select from penstock.scheduled where group_key = 'g' for update")
+    assert value(db, "select more from penstock.cancel_batch(%s, 2)", id) is True
+    assert counts(db, id) == {"total": 4, "pending": 2, "cancelled": 2}
+    other.rollback()
+    assert value(db, "select penstock.continue_cancels()") == 2
+    assert value(db, "select state from penstock.batches where id = %s", id) == "finished"
+
+
+def test_two_callers_continue_the_cancels_of_two_batches(db: Db, connect: Connect) -> None:
+    for id, _ in (make(db, 3), make(db, 3)):
+        db.execute("select penstock.cancel_batch(%s, 1)", [id])
+    with db.transaction():
+        assert value(db, "select penstock.continue_cancels()") == 2
+        assert value(connect(), "select penstock.continue_cancels()") == 2
+    assert value(db, "select count(*) from penstock.batches where state = 'finished'") == 2
+
+
+def test_batches_that_are_being_cancelled_do_not_delay_others(db: Db) -> None:
+    cancelled, _ = make(db, 3)
+    db.execute("select penstock.cancel_batch(%s, 1)", [cancelled])
+    later, _ = make(db, 1, queue="after")
+    ack_many(db, claim(db, queue="after"))
+    assert value(db, "select penstock.finish_batches(1)") == 1
+    assert value(db, "select state from penstock.batches where id = %s", later) == "finished"
+    # It has changes again, so its counts are added up.
+    [lease, _] = claim(db)
+    db.execute("select penstock.ack(%s, %s)", lease)
+    db.execute("select penstock.finish_batches()")
+    assert value(db, "select done from penstock.batch where id = %s", cancelled) == 1
+
+
 def test_a_batch_takes_members_until_it_is_sealed(db: Db, connect: Connect) -> None:
     id, _ = make(db, 1, seal=False)
     ack_many(db, claim(db))

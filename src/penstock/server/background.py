@@ -55,8 +55,7 @@ class Background:
     async def run_once(self) -> float:
         """Do the work that is due. Returns the seconds until the next call."""
         fired = await self._database.run(fire_schedules())
-        while await self._database.run(continue_cancels()):
-            pass
+        has_cancelled = await self._continue_cancels()
         if monotonic() >= self._expire_at:
             self._expire_at = monotonic() + EXPIRY_SECONDS
             await expire(self._database)
@@ -64,10 +63,20 @@ class Background:
             self._tidy_at = monotonic() + TIDY_SECONDS
             await self._database.run(tidy_server())
         await record_all_charts(self._database)
+        if has_cancelled:
+            return 0.0
         pause = min(SCHEDULE_SECONDS, 60.5 - time() % 60)
         if fired.next_in_seconds is None:
             return pause
         return min(max(fired.next_in_seconds, 0.1), pause)
+
+    async def _continue_cancels(self) -> bool:
+        """Cancel one piece of the members of cancelled batches. True if there may be more."""
+        try:
+            return await self._database.run(continue_cancels()) > 0
+        except (PenstockError, psycopg.Error) as error:
+            log.warning("members of batches could not be cancelled, trying again: %s", error)
+            return False
 
     async def _work(self) -> None:
         pause = 1.0

@@ -37,8 +37,9 @@ Steps: TypeAlias = Generator[Command[Any], Any, Any]
 # How often a batch is looked at while a caller waits for it.
 _FIRST_LOOK: Final = 0.02
 _LOOK_AT_MOST: Final = 1.0
-# Members that move while they are cancelled are looked for again, so often in a row.
-_CANCEL_ROUNDS: Final = 100
+# Members that move while they are cancelled are looked for again, so often in a row. Workers and
+# servers cancel those that another transaction has locked for longer.
+_CANCEL_ROUNDS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)

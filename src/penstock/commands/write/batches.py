@@ -12,6 +12,8 @@ from penstock.commands.write.enqueueing import columns, encode
 from penstock.model.batch import BatchProgress
 
 MEMBERS_IN_CALL: Final = 1000
+# Workers cancel members on the connections of their claims, which wait meanwhile.
+_CANCELS_IN_CALL: Final = 500
 
 _CREATE: Final = call(
     "create_batch", name="text", on_success="jsonb", on_failure="jsonb", on_finish="jsonb"
@@ -39,7 +41,7 @@ _GET: Final = call(
     batch_id="bigint",
 )
 _FINISH: Final = call("finish_batches")
-_CONTINUE_CANCELS: Final = call("continue_cancels")
+_CONTINUE_CANCELS: Final = call("continue_cancels", max_count="integer")
 _ENQUEUE_ALL: Final = call("enqueue_all", messages="jsonb")
 
 # The parameters of `penstock.enqueue`, as JSON has them.
@@ -111,11 +113,11 @@ def finish_batches() -> Command[int]:
 
 
 def continue_cancels() -> Command[int]:
-    """Cancel up to 10,000 of the members that `cancel_batch` has left. The result is their number.
+    """Cancel up to 500 of the members that `cancel_batch` has left. The result is their number.
 
-    For workers and servers. It is 0 if no members are left.
+    For workers and servers. It is 0 if none are left, or other transactions have locked them.
     """
-    return Command(_CONTINUE_CANCELS, {}, scalar)
+    return Command(_CONTINUE_CANCELS, {"max_count": _CANCELS_IN_CALL}, scalar)
 
 
 def enqueue_all(messages: Sequence[JsonMessage]) -> Command[list[int]]:

@@ -497,7 +497,7 @@ end $$;
 -- maintain does the upkeep of claims now: timers, expiry, the ring, history, schedules. It also records the charts.
 -- Nothing depends on it. A cron job may call it. full_pass does all of it once, even if it is not due. Returns the
 -- number of rows or segments for each kind of upkeep.
--- Locks and indexes: as _run_timers, _tend_ring and _upkeep.
+-- Locks and indexes: as _run_timers, _tend_ring, _upkeep and continue_cancels.
 -- from functions/background/maintain.sql:5
 create or replace function penstock.maintain(full_pass boolean default false) returns jsonb
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -525,6 +525,7 @@ begin
     perform penstock._rescan(penstock._with_lanes(q), true) from penstock.queue q;
   end if;
   done := penstock._upkeep();
+  perform penstock.continue_cancels(1000);
   freed := penstock._tend_ring();
   return jsonb_build_object('returned', returned, 'segments_freed', freed,
     'chart_points_recorded', penstock.record_charts()) || done;
@@ -533,7 +534,7 @@ end $$;
 -- The slow part, about once a minute: expired messages, old history, unused keys and groups, schedules and batches that
 -- no worker looks at, and segments that hold rows though the ring does not list them (after a restore). Locks: the rows
 -- of unused keys, with SKIP LOCKED, otherwise as the functions that it calls. Scans message_key.
--- from functions/background/maintain.sql:39
+-- from functions/background/maintain.sql:40
 create or replace function penstock._upkeep() returns jsonb language plpgsql as $$
 declare
   expired integer := penstock._expire(1000);
@@ -545,7 +546,6 @@ declare
   fired   integer := (select f.fired from penstock.fire_schedules() f);
   batches integer := penstock.finish_batches();
 begin
-  perform penstock.continue_cancels(1000);
   -- Messages that their transaction has not put into their groups, because its user had set penstock.announced.
   perform penstock._commit_joins(-1);
   delete from penstock.message_key where ctid = any (array(
@@ -730,9 +730,11 @@ end $$;
 -- cancelled, and whether others are left. Workers and servers cancel the others soon: see continue_cancels. Call it
 -- again, in another transaction, to cancel them sooner. Workers lose the leases of members that they run. Dead letters
 -- stay. When no member is left, the batch finishes.
--- Locks: the row of the batch and the rows of the messages until commit. Uses batch_pkey; scans batch_member. Otherwise
--- as cancel, but each segment is scanned once, not once for each message.
--- from functions/batches/cancel_batch.sql:7
+-- A member that another transaction has locked, for example because it has acked it, is left. It is cancelled later,
+-- unless that transaction has ended it.
+-- Locks: the row of the batch, and the rows of the messages with SKIP LOCKED, until commit. Uses batch_pkey. Otherwise as
+-- _cancel_members.
+-- from functions/batches/cancel_batch.sql:9
 create or replace function penstock.cancel_batch(batch_id bigint, max_count integer default 10000,
   out cancelled bigint, out more boolean)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -757,11 +759,13 @@ begin
   perform penstock._finish_if_current(b.id);
 end $$;
 
--- Cancels at most max_count of the members that cancel_batch has left in a batch, and returns their number. 0 if no
--- batch has such members now. Workers and servers call it until it returns 0, each time in another transaction.
--- Locks: the row of the batch, with SKIP LOCKED, and the rows of the messages until commit. Scans batch_change, and
--- otherwise as cancel_batch.
--- from functions/batches/cancel_batch.sql:35
+-- Cancels at most max_count of the members that cancel_batch has left in a batch, and returns their number. 0 if it has
+-- found no such members, or only members that other transactions have locked. Workers and servers call it until it
+-- returns 0, each time in another transaction. It does not wait for open transactions. The batch is chosen at random:
+-- one whose members stay locked does not stop the others.
+-- Locks until commit: the row of one batch and the rows of the messages, with SKIP LOCKED. Scans batch_change, and
+-- otherwise as _cancel_members.
+-- from functions/batches/cancel_batch.sql:39
 create or replace function penstock.continue_cancels(max_count integer default 10000) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -772,35 +776,52 @@ begin
   if current_setting('transaction_isolation') <> 'read committed' then
     perform penstock._fail_value('isolation level', current_setting('transaction_isolation'), 'read committed');
   end if;
-  for b in
-    select t.id from penstock.batch t
-    where t.id in (select c.batch_id from penstock.batch_change c where penstock._is_mark(c))
-      and t.cancelled_at is not null and t.finished_at is null
-    order by t.id for no key update skip locked
-  loop
-    cancelled := penstock._cancel_members(b, max_count);
-    perform penstock._finish_batch(b);
-    if cancelled > 0 then
-      return cancelled;
-    end if;
-  end loop;
-  return 0;
+  select t.id into b from penstock.batch t
+  where t.id in (select c.batch_id from penstock.batch_change c where penstock._is_mark(c))
+    and t.cancelled_at is not null and t.finished_at is null
+  order by random() limit 1 for no key update skip locked;
+  if b is null then
+    return 0;
+  end if;
+  cancelled := penstock._cancel_members(b, max_count);
+  perform penstock._finish_batch(b);
+  return cancelled;
 end $$;
 
--- Cancels members of a batch whose row the caller has locked, and returns their number. Locks and indexes: as
--- cancel_batch.
--- from functions/batches/cancel_batch.sql:62
+-- Cancels members of a batch whose row the caller has locked, and returns their number. It continues with the next
+-- max_count members until it has cancelled some of them, for a second at most. Members that are locked, or that need a
+-- group token that is locked for longer than 200 ms, are left.
+-- Locks: the rows of the messages, with SKIP LOCKED, and the rows of group tokens. Uses batch_member_pkey. Otherwise as
+-- cancel, but each segment is scanned once, not once for each message.
+-- from functions/batches/cancel_batch.sql:66
 create or replace function penstock._cancel_members(batch_id bigint, max_count integer) returns bigint
-language plpgsql as $$
+language plpgsql set lock_timeout = '200ms' as $$
 #variable_conflict use_column
+declare
+  end_at    constant timestamptz := clock_timestamp() + interval '1 second';
+  after     bigint := 0;
+  cancelled bigint := 0;
+  ids       bigint[];
 begin
-  return penstock._remove_many(array(
-    select m.id from penstock.batch_member m where m.batch_id = _cancel_members.batch_id and not m.is_dead
-    order by m.id limit max_count), 'cancelled');
+  loop
+    ids := array(
+      select m.id from penstock.batch_member m
+      where m.batch_id = _cancel_members.batch_id and not m.is_dead and m.id > after
+      order by m.id limit max_count);
+    exit when ids = '{}';
+    begin
+      cancelled := penstock._remove_many(ids, 'cancelled');
+    exception when lock_not_available then
+      cancelled := 0;
+    end;
+    after := ids[cardinality(ids)];
+    exit when cancelled > 0 or clock_timestamp() > end_at;
+  end loop;
+  return cancelled;
 end $$;
 
 -- A piece has 1 to 10,000 members.
--- from functions/batches/cancel_batch.sql:72
+-- from functions/batches/cancel_batch.sql:93
 create or replace function penstock._check_piece(max_count integer) returns void language plpgsql as $$
 begin
   if max_count not between 1 and 10000 or max_count is null then
@@ -938,9 +959,12 @@ end $$;
 -- A batch finishes exactly once. Its row is locked while its changes are added up, so only one caller decides. The
 -- changes of a transaction are visible as soon as it has committed, all at once, and are deleted by the caller that
 -- adds them up. The messages are enqueued in the transaction that sets finished_at.
+--
+-- A cancelled batch that has members and no new changes is left out: continue_cancels finishes it. Otherwise many of
+-- these batches would take the places of others at each call.
 -- Locks until commit: the rows of these batches, with SKIP LOCKED. Uses batch_change_batch, batch_pkey and
 -- batch_failing.
--- from functions/batches/finish_batches.sql:10
+-- from functions/batches/finish_batches.sql:13
 create or replace function penstock.finish_batches(max_count integer default 100) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -952,7 +976,8 @@ begin
   end if;
   for b in
     select t.id from penstock.batch t where t.id in (
-      select c.batch_id from penstock.batch_change c
+      select c.batch_id from penstock.batch_change c join penstock.batch o on o.id = c.batch_id
+        where not penstock._is_mark(c) or o.cancelled_at is null or o.total <= o.done + o.dead + o.expired + o.cancelled
       union select f.id from penstock.batch f where f.finished_at is null and f.last_error is not null)
     order by t.id limit max_count for no key update skip locked
   loop
@@ -964,7 +989,7 @@ end $$;
 -- Adds up the changes of a batch whose row the caller has locked, and finishes it if all members have ended. True if it
 -- has finished now. The mark of cancel_batch stays while members are left.
 -- Locks: the row of the batch, which the caller has locked. Uses batch_change_batch and batch_pkey.
--- from functions/batches/finish_batches.sql:33
+-- from functions/batches/finish_batches.sql:37
 create or replace function penstock._finish_batch(batch_id bigint) returns boolean language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -1006,14 +1031,14 @@ begin
 end $$;
 
 -- Whether a change only says that the batch has to be looked at again.
--- from functions/batches/finish_batches.sql:74
+-- from functions/batches/finish_batches.sql:78
 create or replace function penstock._is_mark(c penstock.batch_change) returns boolean language sql immutable as $$
   select (c.added, c.done, c.dead, c.expired, c.cancelled) = (0, 0, 0, 0, 0)
 $$;
 
 -- Enqueues messages of a batch. Their headers say which batch they are for, and why. The caller does not need the right
 -- to enqueue: the caller of create_batch had it. Locks and indexes: as enqueue.
--- from functions/batches/finish_batches.sql:80
+-- from functions/batches/finish_batches.sql:84
 create or replace function penstock._enqueue_for_batch(batch_id bigint, event text, messages jsonb) returns void
 language plpgsql as $$
 begin
@@ -1027,7 +1052,7 @@ end $$;
 -- Closes a batch: its messages are enqueued when the members that it has now have ended. A batch without members
 -- finishes at once. Sealing twice changes nothing. Waits for transactions that add members.
 -- Locks: the row of the batch until commit. Uses batch_pkey.
--- from functions/batches/finish_batches.sql:93
+-- from functions/batches/finish_batches.sql:97
 create or replace function penstock.seal_batch(batch_id bigint) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -1046,7 +1071,7 @@ end $$;
 -- Finishes a batch if all its members have ended. A transaction with an older snapshot does not see members that were
 -- added since. It leaves a change, and the next call of finish_batches looks again. Locks: the row of the batch, which
 -- the caller has locked. Uses batch_change_batch and batch_pkey.
--- from functions/batches/finish_batches.sql:111
+-- from functions/batches/finish_batches.sql:115
 create or replace function penstock._finish_if_current(batch_id bigint) returns void language plpgsql as $$
 begin
   if current_setting('transaction_isolation') = 'read committed' then
@@ -1058,7 +1083,7 @@ end $$;
 
 -- Deletes batches that finished seven days ago, and the rest of their members. Returns how many.
 -- Locks: the rows, with SKIP LOCKED. Uses batch_finished; scans batch_member if one of them had dead letters.
--- from functions/batches/finish_batches.sql:122
+-- from functions/batches/finish_batches.sql:126
 create or replace function penstock._drop_batches(max_count integer) returns integer language plpgsql as $$
 declare
   dropped bigint[];
@@ -10509,171 +10534,345 @@ begin
   return null;
 end $$;
 
--- Ends messages in any table, and returns their number. Each segment is scanned once for all of them. Locks: the rows
--- of the messages.
--- from functions/operate/cancel.sql:68
+-- Ends members of batches in any table, and returns their number. It leaves out those that others have locked. Each
+-- segment is scanned once for all messages that no index finds. Locks: the rows of the messages, with SKIP LOCKED, and
+-- the rows of group tokens.
+-- from functions/operate/cancel.sql:69
 create or replace function penstock._remove_many(ids bigint[], final_state text) returns bigint language plpgsql as $$
 #variable_conflict use_column
 declare
-  rest constant bigint[] := array(select i from unnest(ids) i where penstock._remove_indexed(i, final_state) is null);
-  n    bigint := cardinality(ids) - cardinality(rest);
-  r penstock.ready_0;
+  known constant bigint[] := penstock._remove_many_indexed(ids, final_state);
+  rest  constant bigint[] := array(select unnest(ids) except select unnest(known));
+  n     bigint := cardinality(known);
+  r penstock.lane_0;
   l penstock.leased_0;
 begin
   if rest = '{}' then
     return n;
   end if;
--- from functions/operate/cancel.sql:80, segment 0
-  for r in delete from penstock.ready_0 t where t.id = any (rest) and t.group_key is null returning * loop
+-- from functions/operate/cancel.sql:82, segment 0
+  for r in delete from penstock.lane_0 where ctid = any (array(
+      select t.ctid from penstock.lane_0 t where t.id = any (rest) and t.hold = 0 and t.group_key is null
+      for update skip locked)) returning * loop
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     n := n + 1;
   end loop;
-  for l in delete from penstock.held_0 where id = any (rest) returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
+  for l in delete from penstock.held_0 where place = any (array(
+      select t.ctid from penstock.lane_0 t where t.id = any (rest) and t.hold <> 0 for update skip locked))
+    returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
     perform penstock._finish(penstock._envelope(l), final_state, null);
     n := n + 1;
   end loop;
-  for l in delete from penstock.leased_0 t where t.id = any (rest) returning * loop
+  for l in delete from penstock.leased_0 where ctid = any (array(
+      select t.ctid from penstock.leased_0 t where t.id = any (rest) for update skip locked)) returning * loop
     perform penstock._finish(penstock._envelope(l), final_state, null);
     if l.group_key is not null and l.dead_at is null then
       perform penstock._issue_group_token(l.queue_id, l.group_key, l.position);
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:80, segment 1
-  for r in delete from penstock.ready_1 t where t.id = any (rest) and t.group_key is null returning * loop
+-- from functions/operate/cancel.sql:82, segment 1
+  for r in delete from penstock.lane_1 where ctid = any (array(
+      select t.ctid from penstock.lane_1 t where t.id = any (rest) and t.hold = 0 and t.group_key is null
+      for update skip locked)) returning * loop
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     n := n + 1;
   end loop;
-  for l in delete from penstock.held_1 where id = any (rest) returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
+  for l in delete from penstock.held_1 where place = any (array(
+      select t.ctid from penstock.lane_1 t where t.id = any (rest) and t.hold <> 0 for update skip locked))
+    returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
     perform penstock._finish(penstock._envelope(l), final_state, null);
     n := n + 1;
   end loop;
-  for l in delete from penstock.leased_1 t where t.id = any (rest) returning * loop
+  for l in delete from penstock.leased_1 where ctid = any (array(
+      select t.ctid from penstock.leased_1 t where t.id = any (rest) for update skip locked)) returning * loop
     perform penstock._finish(penstock._envelope(l), final_state, null);
     if l.group_key is not null and l.dead_at is null then
       perform penstock._issue_group_token(l.queue_id, l.group_key, l.position);
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:80, segment 2
-  for r in delete from penstock.ready_2 t where t.id = any (rest) and t.group_key is null returning * loop
+-- from functions/operate/cancel.sql:82, segment 2
+  for r in delete from penstock.lane_2 where ctid = any (array(
+      select t.ctid from penstock.lane_2 t where t.id = any (rest) and t.hold = 0 and t.group_key is null
+      for update skip locked)) returning * loop
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     n := n + 1;
   end loop;
-  for l in delete from penstock.held_2 where id = any (rest) returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
+  for l in delete from penstock.held_2 where place = any (array(
+      select t.ctid from penstock.lane_2 t where t.id = any (rest) and t.hold <> 0 for update skip locked))
+    returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
     perform penstock._finish(penstock._envelope(l), final_state, null);
     n := n + 1;
   end loop;
-  for l in delete from penstock.leased_2 t where t.id = any (rest) returning * loop
+  for l in delete from penstock.leased_2 where ctid = any (array(
+      select t.ctid from penstock.leased_2 t where t.id = any (rest) for update skip locked)) returning * loop
     perform penstock._finish(penstock._envelope(l), final_state, null);
     if l.group_key is not null and l.dead_at is null then
       perform penstock._issue_group_token(l.queue_id, l.group_key, l.position);
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:80, segment 3
-  for r in delete from penstock.ready_3 t where t.id = any (rest) and t.group_key is null returning * loop
+-- from functions/operate/cancel.sql:82, segment 3
+  for r in delete from penstock.lane_3 where ctid = any (array(
+      select t.ctid from penstock.lane_3 t where t.id = any (rest) and t.hold = 0 and t.group_key is null
+      for update skip locked)) returning * loop
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     n := n + 1;
   end loop;
-  for l in delete from penstock.held_3 where id = any (rest) returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
+  for l in delete from penstock.held_3 where place = any (array(
+      select t.ctid from penstock.lane_3 t where t.id = any (rest) and t.hold <> 0 for update skip locked))
+    returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
     perform penstock._finish(penstock._envelope(l), final_state, null);
     n := n + 1;
   end loop;
-  for l in delete from penstock.leased_3 t where t.id = any (rest) returning * loop
+  for l in delete from penstock.leased_3 where ctid = any (array(
+      select t.ctid from penstock.leased_3 t where t.id = any (rest) for update skip locked)) returning * loop
     perform penstock._finish(penstock._envelope(l), final_state, null);
     if l.group_key is not null and l.dead_at is null then
       perform penstock._issue_group_token(l.queue_id, l.group_key, l.position);
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:80, segment 4
-  for r in delete from penstock.ready_4 t where t.id = any (rest) and t.group_key is null returning * loop
+-- from functions/operate/cancel.sql:82, segment 4
+  for r in delete from penstock.lane_4 where ctid = any (array(
+      select t.ctid from penstock.lane_4 t where t.id = any (rest) and t.hold = 0 and t.group_key is null
+      for update skip locked)) returning * loop
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     n := n + 1;
   end loop;
-  for l in delete from penstock.held_4 where id = any (rest) returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
+  for l in delete from penstock.held_4 where place = any (array(
+      select t.ctid from penstock.lane_4 t where t.id = any (rest) and t.hold <> 0 for update skip locked))
+    returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
     perform penstock._finish(penstock._envelope(l), final_state, null);
     n := n + 1;
   end loop;
-  for l in delete from penstock.leased_4 t where t.id = any (rest) returning * loop
+  for l in delete from penstock.leased_4 where ctid = any (array(
+      select t.ctid from penstock.leased_4 t where t.id = any (rest) for update skip locked)) returning * loop
     perform penstock._finish(penstock._envelope(l), final_state, null);
     if l.group_key is not null and l.dead_at is null then
       perform penstock._issue_group_token(l.queue_id, l.group_key, l.position);
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:80, segment 5
-  for r in delete from penstock.ready_5 t where t.id = any (rest) and t.group_key is null returning * loop
+-- from functions/operate/cancel.sql:82, segment 5
+  for r in delete from penstock.lane_5 where ctid = any (array(
+      select t.ctid from penstock.lane_5 t where t.id = any (rest) and t.hold = 0 and t.group_key is null
+      for update skip locked)) returning * loop
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     n := n + 1;
   end loop;
-  for l in delete from penstock.held_5 where id = any (rest) returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
+  for l in delete from penstock.held_5 where place = any (array(
+      select t.ctid from penstock.lane_5 t where t.id = any (rest) and t.hold <> 0 for update skip locked))
+    returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
     perform penstock._finish(penstock._envelope(l), final_state, null);
     n := n + 1;
   end loop;
-  for l in delete from penstock.leased_5 t where t.id = any (rest) returning * loop
+  for l in delete from penstock.leased_5 where ctid = any (array(
+      select t.ctid from penstock.leased_5 t where t.id = any (rest) for update skip locked)) returning * loop
     perform penstock._finish(penstock._envelope(l), final_state, null);
     if l.group_key is not null and l.dead_at is null then
       perform penstock._issue_group_token(l.queue_id, l.group_key, l.position);
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:80, segment 6
-  for r in delete from penstock.ready_6 t where t.id = any (rest) and t.group_key is null returning * loop
+-- from functions/operate/cancel.sql:82, segment 6
+  for r in delete from penstock.lane_6 where ctid = any (array(
+      select t.ctid from penstock.lane_6 t where t.id = any (rest) and t.hold = 0 and t.group_key is null
+      for update skip locked)) returning * loop
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     n := n + 1;
   end loop;
-  for l in delete from penstock.held_6 where id = any (rest) returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
+  for l in delete from penstock.held_6 where place = any (array(
+      select t.ctid from penstock.lane_6 t where t.id = any (rest) and t.hold <> 0 for update skip locked))
+    returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
     perform penstock._finish(penstock._envelope(l), final_state, null);
     n := n + 1;
   end loop;
-  for l in delete from penstock.leased_6 t where t.id = any (rest) returning * loop
+  for l in delete from penstock.leased_6 where ctid = any (array(
+      select t.ctid from penstock.leased_6 t where t.id = any (rest) for update skip locked)) returning * loop
     perform penstock._finish(penstock._envelope(l), final_state, null);
     if l.group_key is not null and l.dead_at is null then
       perform penstock._issue_group_token(l.queue_id, l.group_key, l.position);
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:80, segment 7
-  for r in delete from penstock.ready_7 t where t.id = any (rest) and t.group_key is null returning * loop
+-- from functions/operate/cancel.sql:82, segment 7
+  for r in delete from penstock.lane_7 where ctid = any (array(
+      select t.ctid from penstock.lane_7 t where t.id = any (rest) and t.hold = 0 and t.group_key is null
+      for update skip locked)) returning * loop
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     n := n + 1;
   end loop;
-  for l in delete from penstock.held_7 where id = any (rest) returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
+  for l in delete from penstock.held_7 where place = any (array(
+      select t.ctid from penstock.lane_7 t where t.id = any (rest) and t.hold <> 0 for update skip locked))
+    returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
     perform penstock._finish(penstock._envelope(l), final_state, null);
     n := n + 1;
   end loop;
-  for l in delete from penstock.leased_7 t where t.id = any (rest) returning * loop
+  for l in delete from penstock.leased_7 where ctid = any (array(
+      select t.ctid from penstock.leased_7 t where t.id = any (rest) for update skip locked)) returning * loop
     perform penstock._finish(penstock._envelope(l), final_state, null);
     if l.group_key is not null and l.dead_at is null then
       perform penstock._issue_group_token(l.queue_id, l.group_key, l.position);
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:80, segment 8
-  for r in delete from penstock.ready_8 t where t.id = any (rest) and t.group_key is null returning * loop
+-- from functions/operate/cancel.sql:82, segment 8
+  for r in delete from penstock.lane_8 where ctid = any (array(
+      select t.ctid from penstock.lane_8 t where t.id = any (rest) and t.hold = 0 and t.group_key is null
+      for update skip locked)) returning * loop
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     n := n + 1;
   end loop;
-  for l in delete from penstock.held_8 where id = any (rest) returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
+  for l in delete from penstock.held_8 where place = any (array(
+      select t.ctid from penstock.lane_8 t where t.id = any (rest) and t.hold <> 0 for update skip locked))
+    returning token, lease_until, position, watched, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error loop
     perform penstock._finish(penstock._envelope(l), final_state, null);
     n := n + 1;
   end loop;
-  for l in delete from penstock.leased_8 t where t.id = any (rest) returning * loop
+  for l in delete from penstock.leased_8 where ctid = any (array(
+      select t.ctid from penstock.leased_8 t where t.id = any (rest) for update skip locked)) returning * loop
     perform penstock._finish(penstock._envelope(l), final_state, null);
     if l.group_key is not null and l.dead_at is null then
       perform penstock._issue_group_token(l.queue_id, l.group_key, l.position);
     end if;
     n := n + 1;
   end loop;
--- from functions/operate/cancel.sql:96
+-- from functions/operate/cancel.sql:103
   return n;
+end $$;
+
+-- Ends those members that an index finds, as _remove_indexed does for one message, and returns their ids. It
+-- leaves out those that another transaction has locked. Uses scheduled_id, grouped_id, dead_pkey and lane_N_order, in
+-- every lane. Locks: the rows of the messages, with SKIP LOCKED, and the rows of group tokens.
+-- from functions/operate/cancel.sql:109
+create or replace function penstock._remove_many_indexed(ids bigint[], final_state text) returns bigint[]
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
+  as $$
+#variable_conflict use_column
+declare
+  removed bigint[] := '{}';
+  s penstock.scheduled;
+  g penstock.grouped;
+  d penstock.dead;
+  r penstock.lane_0;
+begin
+  for s in delete from penstock.scheduled where ctid = any (array(
+      select t.ctid from penstock.scheduled t where t.id = any (ids) and t.group_key is null
+      for update skip locked)) returning * loop
+    perform penstock._finish((s.id, s.enqueued_at, s.expires_at, s.first_claimed_at, s.claimed_at, s.dead_at, s.queue_id, s.priority, s.attempt, s.max_attempts, s.body_slot, s.worker, s.key, s.group_key, s.headers, s.payload, s.payload_bytes, s.last_error)::penstock.envelope, final_state, null);
+    removed := removed || s.id;
+  end loop;
+  for g in delete from penstock.grouped where ctid = any (array(
+      select t.ctid from penstock.grouped t where t.id = any (ids) for update skip locked)) returning * loop
+    perform penstock._finish(penstock._envelope(g), final_state, null);
+    perform penstock._hasten_group_token(g.queue_id, g.group_key, g.visible_at);
+    removed := removed || g.id;
+  end loop;
+  for d in delete from penstock.dead where ctid = any (array(
+      select t.ctid from penstock.dead t where t.id = any (ids) for update skip locked)) returning * loop
+    perform penstock._finish((d.id, d.enqueued_at, d.expires_at, d.first_claimed_at, d.claimed_at, d.dead_at, d.queue_id, d.priority, d.attempt, d.max_attempts, d.body_slot, d.worker, d.key, d.group_key, d.headers, d.payload, d.payload_bytes, d.last_error)::penstock.envelope, final_state, null);
+    removed := removed || d.id;
+  end loop;
+-- from functions/operate/cancel.sql:139, segment 0
+  for r in delete from penstock.lane_0 where ctid = any (array(
+      select m.ctid from unnest(ids) wanted cross join lateral (
+        select t.ctid from penstock.queue q cross join unnest(q.priorities) rank
+          join penstock.lane_0 t on t.queue_id = q.id and t.priority = rank and t.position = wanted
+        where t.id = wanted and t.hold = 0 and t.group_key is null and q.has_members
+        for update of t skip locked) m)) returning * loop
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    removed := removed || r.id;
+  end loop;
+-- from functions/operate/cancel.sql:139, segment 1
+  for r in delete from penstock.lane_1 where ctid = any (array(
+      select m.ctid from unnest(ids) wanted cross join lateral (
+        select t.ctid from penstock.queue q cross join unnest(q.priorities) rank
+          join penstock.lane_1 t on t.queue_id = q.id and t.priority = rank and t.position = wanted
+        where t.id = wanted and t.hold = 0 and t.group_key is null and q.has_members
+        for update of t skip locked) m)) returning * loop
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    removed := removed || r.id;
+  end loop;
+-- from functions/operate/cancel.sql:139, segment 2
+  for r in delete from penstock.lane_2 where ctid = any (array(
+      select m.ctid from unnest(ids) wanted cross join lateral (
+        select t.ctid from penstock.queue q cross join unnest(q.priorities) rank
+          join penstock.lane_2 t on t.queue_id = q.id and t.priority = rank and t.position = wanted
+        where t.id = wanted and t.hold = 0 and t.group_key is null and q.has_members
+        for update of t skip locked) m)) returning * loop
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    removed := removed || r.id;
+  end loop;
+-- from functions/operate/cancel.sql:139, segment 3
+  for r in delete from penstock.lane_3 where ctid = any (array(
+      select m.ctid from unnest(ids) wanted cross join lateral (
+        select t.ctid from penstock.queue q cross join unnest(q.priorities) rank
+          join penstock.lane_3 t on t.queue_id = q.id and t.priority = rank and t.position = wanted
+        where t.id = wanted and t.hold = 0 and t.group_key is null and q.has_members
+        for update of t skip locked) m)) returning * loop
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    removed := removed || r.id;
+  end loop;
+-- from functions/operate/cancel.sql:139, segment 4
+  for r in delete from penstock.lane_4 where ctid = any (array(
+      select m.ctid from unnest(ids) wanted cross join lateral (
+        select t.ctid from penstock.queue q cross join unnest(q.priorities) rank
+          join penstock.lane_4 t on t.queue_id = q.id and t.priority = rank and t.position = wanted
+        where t.id = wanted and t.hold = 0 and t.group_key is null and q.has_members
+        for update of t skip locked) m)) returning * loop
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    removed := removed || r.id;
+  end loop;
+-- from functions/operate/cancel.sql:139, segment 5
+  for r in delete from penstock.lane_5 where ctid = any (array(
+      select m.ctid from unnest(ids) wanted cross join lateral (
+        select t.ctid from penstock.queue q cross join unnest(q.priorities) rank
+          join penstock.lane_5 t on t.queue_id = q.id and t.priority = rank and t.position = wanted
+        where t.id = wanted and t.hold = 0 and t.group_key is null and q.has_members
+        for update of t skip locked) m)) returning * loop
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    removed := removed || r.id;
+  end loop;
+-- from functions/operate/cancel.sql:139, segment 6
+  for r in delete from penstock.lane_6 where ctid = any (array(
+      select m.ctid from unnest(ids) wanted cross join lateral (
+        select t.ctid from penstock.queue q cross join unnest(q.priorities) rank
+          join penstock.lane_6 t on t.queue_id = q.id and t.priority = rank and t.position = wanted
+        where t.id = wanted and t.hold = 0 and t.group_key is null and q.has_members
+        for update of t skip locked) m)) returning * loop
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    removed := removed || r.id;
+  end loop;
+-- from functions/operate/cancel.sql:139, segment 7
+  for r in delete from penstock.lane_7 where ctid = any (array(
+      select m.ctid from unnest(ids) wanted cross join lateral (
+        select t.ctid from penstock.queue q cross join unnest(q.priorities) rank
+          join penstock.lane_7 t on t.queue_id = q.id and t.priority = rank and t.position = wanted
+        where t.id = wanted and t.hold = 0 and t.group_key is null and q.has_members
+        for update of t skip locked) m)) returning * loop
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    removed := removed || r.id;
+  end loop;
+-- from functions/operate/cancel.sql:139, segment 8
+  for r in delete from penstock.lane_8 where ctid = any (array(
+      select m.ctid from unnest(ids) wanted cross join lateral (
+        select t.ctid from penstock.queue q cross join unnest(q.priorities) rank
+          join penstock.lane_8 t on t.queue_id = q.id and t.priority = rank and t.position = wanted
+        where t.id = wanted and t.hold = 0 and t.group_key is null and q.has_members
+        for update of t skip locked) m)) returning * loop
+    perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
+    removed := removed || r.id;
+  end loop;
+-- from functions/operate/cancel.sql:149
+  return removed;
 end $$;
 
 -- Ends a message that an index finds: one that is scheduled, dead or in a group, or ready and never came back (see
 -- _remove_fresh). Returns the previous state, or null. Locks: the row of the message.
--- from functions/operate/cancel.sql:101
+-- from functions/operate/cancel.sql:154
 create or replace function penstock._remove_indexed(id bigint, final_state text) returns text language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -10706,7 +10905,7 @@ end $$;
 
 -- Ends a ready message that never came back, whose position is its id. Uses lane_N_order, in every lane. Locks: the row
 -- of the message.
--- from functions/operate/cancel.sql:133
+-- from functions/operate/cancel.sql:186
 create or replace function penstock._remove_fresh(id bigint, final_state text) returns boolean language plpgsql
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
   as $$
@@ -10714,7 +10913,7 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off s
 declare
   r penstock.ready_0;
 begin
--- from functions/operate/cancel.sql:141, segment 0
+-- from functions/operate/cancel.sql:194, segment 0
   delete from penstock.ready_0 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -10723,7 +10922,7 @@ begin
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:141, segment 1
+-- from functions/operate/cancel.sql:194, segment 1
   delete from penstock.ready_1 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -10732,7 +10931,7 @@ begin
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:141, segment 2
+-- from functions/operate/cancel.sql:194, segment 2
   delete from penstock.ready_2 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -10741,7 +10940,7 @@ begin
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:141, segment 3
+-- from functions/operate/cancel.sql:194, segment 3
   delete from penstock.ready_3 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -10750,7 +10949,7 @@ begin
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:141, segment 4
+-- from functions/operate/cancel.sql:194, segment 4
   delete from penstock.ready_4 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -10759,7 +10958,7 @@ begin
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:141, segment 5
+-- from functions/operate/cancel.sql:194, segment 5
   delete from penstock.ready_5 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -10768,7 +10967,7 @@ begin
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:141, segment 6
+-- from functions/operate/cancel.sql:194, segment 6
   delete from penstock.ready_6 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -10777,7 +10976,7 @@ begin
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:141, segment 7
+-- from functions/operate/cancel.sql:194, segment 7
   delete from penstock.ready_7 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -10786,7 +10985,7 @@ begin
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:141, segment 8
+-- from functions/operate/cancel.sql:194, segment 8
   delete from penstock.ready_8 t using penstock.queue q cross join unnest(q.priorities) rank
   where t.queue_id = q.id and t.priority = rank and t.position = _remove_fresh.id and t.id = _remove_fresh.id
     and t.group_key is null
@@ -10795,7 +10994,7 @@ begin
     perform penstock._finish((r.id, r.enqueued_at, r.expires_at, r.first_claimed_at, r.claimed_at, r.dead_at, r.queue_id, r.priority, r.attempt, r.max_attempts, r.body_slot, r.worker, r.key, r.group_key, r.headers, r.payload, r.payload_bytes, r.last_error)::penstock.envelope, final_state, null);
     return true;
   end if;
--- from functions/operate/cancel.sql:150
+-- from functions/operate/cancel.sql:203
   return false;
 end $$;
 

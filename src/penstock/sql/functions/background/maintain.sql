@@ -1,7 +1,7 @@
 -- maintain does the upkeep of claims now: timers, expiry, the ring, history, schedules. It also records the charts.
 -- Nothing depends on it. A cron job may call it. full_pass does all of it once, even if it is not due. Returns the
 -- number of rows or segments for each kind of upkeep.
--- Locks and indexes: as _run_timers, _tend_ring and _upkeep.
+-- Locks and indexes: as _run_timers, _tend_ring, _upkeep and continue_cancels.
 create or replace function penstock.maintain(full_pass boolean default false) returns jsonb
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -28,6 +28,7 @@ begin
     perform penstock._rescan(penstock._with_lanes(q), true) from penstock.queue q;
   end if;
   done := penstock._upkeep();
+  perform penstock.continue_cancels(1000);
   freed := penstock._tend_ring();
   return jsonb_build_object('returned', returned, 'segments_freed', freed,
     'chart_points_recorded', penstock.record_charts()) || done;
@@ -47,7 +48,6 @@ declare
   fired   integer := (select f.fired from penstock.fire_schedules() f);
   batches integer := penstock.finish_batches();
 begin
-  perform penstock.continue_cancels(1000);
   -- Messages that their transaction has not put into their groups, because its user had set penstock.announced.
   perform penstock._commit_joins(-1);
   delete from penstock.message_key where ctid = any (array(

@@ -5,6 +5,9 @@
 -- A batch finishes exactly once. Its row is locked while its changes are added up, so only one caller decides. The
 -- changes of a transaction are visible as soon as it has committed, all at once, and are deleted by the caller that
 -- adds them up. The messages are enqueued in the transaction that sets finished_at.
+--
+-- A cancelled batch that has members and no new changes is left out: continue_cancels finishes it. Otherwise many of
+-- these batches would take the places of others at each call.
 -- Locks until commit: the rows of these batches, with SKIP LOCKED. Uses batch_change_batch, batch_pkey and
 -- batch_failing.
 create or replace function penstock.finish_batches(max_count integer default 100) returns integer
@@ -18,7 +21,8 @@ begin
   end if;
   for b in
     select t.id from penstock.batch t where t.id in (
-      select c.batch_id from penstock.batch_change c
+      select c.batch_id from penstock.batch_change c join penstock.batch o on o.id = c.batch_id
+        where not penstock._is_mark(c) or o.cancelled_at is null or o.total <= o.done + o.dead + o.expired + o.cancelled
       union select f.id from penstock.batch f where f.finished_at is null and f.last_error is not null)
     order by t.id limit max_count for no key update skip locked
   loop

@@ -63,29 +63,36 @@ begin
   return null;
 end $$;
 
--- Ends messages in any table, and returns their number. Each segment is scanned once for all of them. Locks: the rows
--- of the messages.
+-- Ends members of batches in any table, and returns their number. It leaves out those that others have locked. Each
+-- segment is scanned once for all messages that no index finds. Locks: the rows of the messages, with SKIP LOCKED, and
+-- the rows of group tokens.
 create or replace function penstock._remove_many(ids bigint[], final_state text) returns bigint language plpgsql as $$
 #variable_conflict use_column
 declare
-  rest constant bigint[] := array(select i from unnest(ids) i where penstock._remove_indexed(i, final_state) is null);
-  n    bigint := cardinality(ids) - cardinality(rest);
-  r penstock.ready_0;
+  known constant bigint[] := penstock._remove_many_indexed(ids, final_state);
+  rest  constant bigint[] := array(select unnest(ids) except select unnest(known));
+  n     bigint := cardinality(known);
+  r penstock.lane_0;
   l penstock.leased_0;
 begin
   if rest = '{}' then
     return n;
   end if;
   --: for each segment
-  for r in delete from penstock.ready_{slot} t where t.id = any (rest) and t.group_key is null returning * loop
+  for r in delete from penstock.lane_{slot} where ctid = any (array(
+      select t.ctid from penstock.lane_{slot} t where t.id = any (rest) and t.hold = 0 and t.group_key is null
+      for update skip locked)) returning * loop
     perform penstock._finish(({envelope.columns(r)})::penstock.envelope, final_state, null);
     n := n + 1;
   end loop;
-  for l in delete from penstock.held_{slot} where id = any (rest) returning {leased} loop
+  for l in delete from penstock.held_{slot} where place = any (array(
+      select t.ctid from penstock.lane_{slot} t where t.id = any (rest) and t.hold <> 0 for update skip locked))
+    returning {leased} loop
     perform penstock._finish(penstock._envelope(l), final_state, null);
     n := n + 1;
   end loop;
-  for l in delete from penstock.leased_{slot} t where t.id = any (rest) returning * loop
+  for l in delete from penstock.leased_{slot} where ctid = any (array(
+      select t.ctid from penstock.leased_{slot} t where t.id = any (rest) for update skip locked)) returning * loop
     perform penstock._finish(penstock._envelope(l), final_state, null);
     if l.group_key is not null and l.dead_at is null then
       perform penstock._issue_group_token(l.queue_id, l.group_key, l.position);
@@ -94,6 +101,52 @@ begin
   end loop;
   --: end
   return n;
+end $$;
+
+-- Ends those members that an index finds, as _remove_indexed does for one message, and returns their ids. It
+-- leaves out those that another transaction has locked. Uses scheduled_id, grouped_id, dead_pkey and lane_N_order, in
+-- every lane. Locks: the rows of the messages, with SKIP LOCKED, and the rows of group tokens.
+create or replace function penstock._remove_many_indexed(ids bigint[], final_state text) returns bigint[]
+language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
+  as $$
+#variable_conflict use_column
+declare
+  removed bigint[] := '{}';
+  s penstock.scheduled;
+  g penstock.grouped;
+  d penstock.dead;
+  r penstock.lane_0;
+begin
+  for s in delete from penstock.scheduled where ctid = any (array(
+      select t.ctid from penstock.scheduled t where t.id = any (ids) and t.group_key is null
+      for update skip locked)) returning * loop
+    perform penstock._finish(({envelope.columns(s)})::penstock.envelope, final_state, null);
+    removed := removed || s.id;
+  end loop;
+  for g in delete from penstock.grouped where ctid = any (array(
+      select t.ctid from penstock.grouped t where t.id = any (ids) for update skip locked)) returning * loop
+    perform penstock._finish(penstock._envelope(g), final_state, null);
+    perform penstock._hasten_group_token(g.queue_id, g.group_key, g.visible_at);
+    removed := removed || g.id;
+  end loop;
+  for d in delete from penstock.dead where ctid = any (array(
+      select t.ctid from penstock.dead t where t.id = any (ids) for update skip locked)) returning * loop
+    perform penstock._finish(({envelope.columns(d)})::penstock.envelope, final_state, null);
+    removed := removed || d.id;
+  end loop;
+  --: for each segment
+  for r in delete from penstock.lane_{slot} where ctid = any (array(
+      select m.ctid from unnest(ids) wanted cross join lateral (
+        select t.ctid from penstock.queue q cross join unnest(q.priorities) rank
+          join penstock.lane_{slot} t on t.queue_id = q.id and t.priority = rank and t.position = wanted
+        where t.id = wanted and t.hold = 0 and t.group_key is null and q.has_members
+        for update of t skip locked) m)) returning * loop
+    perform penstock._finish(({envelope.columns(r)})::penstock.envelope, final_state, null);
+    removed := removed || r.id;
+  end loop;
+  --: end
+  return removed;
 end $$;
 
 -- Ends a message that an index finds: one that is scheduled, dead or in a group, or ready and never came back (see
