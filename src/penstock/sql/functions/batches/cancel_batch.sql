@@ -92,7 +92,7 @@ end $$;
 -- A piece has 1 to 10,000 members.
 create or replace function penstock._check_piece(max_count integer) returns void language plpgsql as $$
 begin
-  if max_count not between 1 and 10000 or max_count is null then
-    perform penstock._fail_value('max_count', max_count::text, 'a whole number from 1 to 10000');
+  if max_count not between 1 and {limit.messages} or max_count is null then
+    perform penstock._fail_value('max_count', max_count::text, 'a whole number from 1 to {limit.messages}');
   end if;
 end $$;
