@@ -1429,10 +1429,11 @@ begin
                 where s.queue_id = q.id and s.due_at > started - interval '1 second' order by s.due_at limit 1));
 end $$;
 
--- In how many seconds throughput_limit has tokens for a twentieth of a second again; null if it holds no message back.
--- A claim under way may spend tokens that have just come, and the next ones are not known then: the caller asks again
--- soon. Not for long, because then something else holds the messages back.
--- from functions/claim/attend.sql:55
+-- Returns the number of seconds until throughput_limit has tokens for a twentieth of a second again. Null if the limit
+-- delays no message. If there are tokens now, a claim that is running may spend them, so the caller asks again after 20
+-- ms. It does so for 200 ms, because after that something else delays the messages. Locks: ACCESS SHARE. Indexes: as
+-- _any_waiting.
+-- from functions/claim/attend.sql:56
 create or replace function penstock._throttled_for(q penstock.queue, now_us bigint) returns double precision
 language plpgsql as $$
 declare
@@ -1446,7 +1447,7 @@ begin
 end $$;
 
 -- Does a queue have a message that could be claimed now? Uses lane_N_order and grouped_order. Locks: ACCESS SHARE.
--- from functions/claim/attend.sql:68
+-- from functions/claim/attend.sql:69
 create or replace function penstock._any_waiting(queue_id integer, now_at timestamptz) returns boolean language plpgsql
   stable
 set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -1461,13 +1462,13 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/attend.sql:80, segment 0
+-- from functions/claim/attend.sql:81, segment 0
     if exists (select from penstock.lane_0 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
     end if;
 else
--- from functions/claim/attend.sql:80, segment 1
+-- from functions/claim/attend.sql:81, segment 1
     if exists (select from penstock.lane_1 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
@@ -1475,13 +1476,13 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/claim/attend.sql:80, segment 2
+-- from functions/claim/attend.sql:81, segment 2
     if exists (select from penstock.lane_2 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
     end if;
 else
--- from functions/claim/attend.sql:80, segment 3
+-- from functions/claim/attend.sql:81, segment 3
     if exists (select from penstock.lane_3 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
@@ -1491,13 +1492,13 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/attend.sql:80, segment 4
+-- from functions/claim/attend.sql:81, segment 4
     if exists (select from penstock.lane_4 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
     end if;
 else
--- from functions/claim/attend.sql:80, segment 5
+-- from functions/claim/attend.sql:81, segment 5
     if exists (select from penstock.lane_5 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
@@ -1505,20 +1506,20 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/claim/attend.sql:80, segment 6
+-- from functions/claim/attend.sql:81, segment 6
     if exists (select from penstock.lane_6 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
     end if;
 else
 if slot <= 7 then
--- from functions/claim/attend.sql:80, segment 7
+-- from functions/claim/attend.sql:81, segment 7
     if exists (select from penstock.lane_7 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
     end if;
 else
--- from functions/claim/attend.sql:80, segment 8
+-- from functions/claim/attend.sql:81, segment 8
     if exists (select from penstock.lane_8 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
@@ -1527,7 +1528,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/attend.sql:85
+-- from functions/claim/attend.sql:86
   end loop;
   return false;
 end $$;
