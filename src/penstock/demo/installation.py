@@ -54,7 +54,7 @@ def installed(client: Client, home: Path) -> Iterator[list[str]]:
         fcntl.flock(running, fcntl.LOCK_SH)
         with _list(home) as file:
             _check_names(client, _read(file))
-            # Written first: what a crash leaves half created still counts as ours.
+            # Written first, so that what a crash leaves behind counts as created by the demo.
             _write(file, Names(list(QUEUES), list(SCHEDULES)))
             _create(client)
         yield list(QUEUES)
