@@ -1,4 +1,4 @@
-"""Secrets in the database, such as passwords of services: encrypted under a key that is not there.
+"""Secrets in the database, such as passwords of services: encrypted. The key is stored elsewhere.
 
 | variable | meaning |
 |---|---|

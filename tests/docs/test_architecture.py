@@ -27,6 +27,13 @@ def test_every_path_on_the_architecture_page_exists() -> None:
     assert sorted(path for path in paths if not (ROOT / path).exists()) == []
 
 
+def test_every_package_is_among_the_parts() -> None:
+    [parts] = re.findall(r"^## The parts\n.*?(?=^## )", PAGE.read_text("utf-8"), re.M | re.S)
+    packages = {path.parent.name for path in (ROOT / "src" / "penstock").glob("*/__init__.py")}
+    assert len(packages) > 15
+    assert sorted(name for name in packages if f"`src/penstock/{name}`" not in parts) == []
+
+
 @pytest.mark.parametrize("of", ["a message", "an HTTP request", "a page"])
 def test_a_walk_names_files_only_and_none_twice(of: str) -> None:
     [walk] = re.findall(rf"^## The walk of {of}\n.*?(?=^## )", PAGE.read_text("utf-8"), re.M | re.S)

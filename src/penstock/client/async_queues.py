@@ -199,7 +199,7 @@ class AsyncQueueVerbs(AsyncCommandRunner):
         await self.run(write.command_worker(worker, command))
 
     async def maintain(self, *, full_pass: bool = False) -> dict[str, Any]:
-        """Do now the upkeep that claims do from time to time.
+        """Do the upkeep now that claims and workers do from time to time.
 
         Args:
             full_pass: Look at everything instead of only at what is due.

@@ -97,6 +97,8 @@ class SettlingVerbs(CommandRunner):
     ) -> dict[int, SettledState]:
         """Make many messages dead letters now.
 
+        Use it if another attempt would not help.
+
         Args:
             leases: The leases, or their `(id, token)`s.
             reason: One reason for all, or a list with one for each lease.

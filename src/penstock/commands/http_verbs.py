@@ -1,5 +1,5 @@
-"""The verbs that `penstock.http` speaks with the server: their names, what they need, how they
-travel. No I/O; client and server share it.
+"""The verbs that `penstock.http` sends to the server: their names, arguments and encoding. Client
+and server share this module, which does no I/O.
 
 A command is sent as its verb and its arguments; the server has the statement. Which scope a verb
 needs, and for which queue, is declared in `server/auth/permissions.py`.

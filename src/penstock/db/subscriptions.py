@@ -69,10 +69,10 @@ class Subscription:
 
 
 class Channel:
-    """A channel with notifications of any other kind, each of which is handed on.
+    """A channel with notifications of any other kind, which passes each of them on.
 
-    `callback` gets the payload, or None when the connection begins to listen: what was notified
-    before has not been heard.
+    `callback` gets the payload. It gets None when the connection begins to listen, because earlier
+    notifications have been missed.
     """
 
     def __init__(

@@ -49,12 +49,12 @@ class Removed:
 
 @contextmanager
 def installed(client: Client, home: Path) -> Iterator[list[str]]:
-    """Create what is missing, and keep `remove` away for as long as the body runs: the queues."""
+    """Create what is missing, and yield the queues. `remove` is refused while the body runs."""
     with _opened(home / LOCK) as running:
         fcntl.flock(running, fcntl.LOCK_SH)
         with _list(home) as file:
             _check_names(client, _read(file))
-            # Written first: what a crash leaves half created still counts as ours.
+            # Written first, so that what a crash leaves behind counts as created by the demo.
             _write(file, Names(list(QUEUES), list(SCHEDULES)))
             _create(client)
         yield list(QUEUES)
@@ -81,7 +81,7 @@ def remove(client: Client, home: Path) -> Removed:
 
 
 def _drop(client: Client, listed: Names, found: Names) -> Removed:
-    """Drop what was found. A listed queue that the user has dropped still has history."""
+    """Drop what exists. A queue that the user has dropped already still has history."""
     messages = 0
     for name in found.schedules:
         with suppress(ScheduleNotFoundError):

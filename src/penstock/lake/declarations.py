@@ -101,7 +101,7 @@ def drop_table(lake: Lake, path: str) -> int:
     if table is None:
         raise ConfigurationError(
             f"{path} is not a table of a project",
-            hint=f"Those are: {', '.join(known.tables()) or 'none'}.",
+            hint=f"The lake has these tables of a project: {', '.join(known.tables()) or 'none'}.",
         )
     readers = [own.table.path for own in known.gold if table.path in own.reads]
     if readers:

@@ -24,7 +24,7 @@ def query(lake: Lake, text: str) -> DataFrame:
     except (AnalysisException, ParseException) as error:
         raise InvalidValueError(
             f"the query cannot be run: {_reason(error)}",
-            hint=f"It is a SELECT over: {', '.join(table.view for table in lake.tables())}.",
+            hint=f"Write a SELECT over: {', '.join(table.view for table in lake.tables())}.",
             field="query",
         ) from error
 

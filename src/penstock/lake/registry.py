@@ -81,7 +81,7 @@ class Registry:
         with translated():
             connection = self.connection()
             with connection.transaction():
-                query = b"select pg_advisory_xact_lock(1885695604, hashtext(%s))"
+                query = b"select pg_advisory_xact_lock(1885695611, hashtext(%s))"
                 connection.execute(query, [self.name])
                 yield
 

@@ -61,7 +61,7 @@ def matching(rows: DataFrame, condition: str) -> DataFrame:
     except (AnalysisException, ParseException) as error:
         raise InvalidValueError(
             f"the condition cannot be used: {str(error).splitlines()[0]}",
-            hint=f"It is SQL over the columns {', '.join(rows.columns)}.",
+            hint=f"Write an SQL condition over the columns {', '.join(rows.columns)}.",
             field="where",
             value=condition,
         ) from error

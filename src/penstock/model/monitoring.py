@@ -19,8 +19,8 @@ class FinishRate:
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    """Seconds until the first claim and in work, at `QUANTILES` of the finished messages of a
-    queue.
+    """The wait for the first claim and the run time of the last attempt, in seconds, at `QUANTILES`
+    of the finished messages of a queue.
     """
 
     queue: str

@@ -213,7 +213,7 @@ def _fill(line: Line, macros: Mapping[str, Macro], block: str = "") -> str:
     """The line with its placeholders replaced, the innermost first.
 
     Markers precede the lines of a macro and the rest of the line that uses it, so that the position
-    of an error leads to its source. `block` is what they say about the block around the line.
+    of an error leads to its source. `block` is their note about the block around the line.
     """
 
     def value(match: re.Match[str]) -> str:

@@ -75,7 +75,7 @@ def _judged(
 ) -> list[Message]:
     unknown = fields.keys() - set(_FIELDS)
     if unknown:
-        raise TypeError(f"no field {', '.join(sorted(unknown))}; there are {', '.join(_FIELDS)}")
+        raise TypeError(f"no field {', '.join(sorted(unknown))}; allowed: {', '.join(_FIELDS)}")
     alike = [
         message
         for message in found

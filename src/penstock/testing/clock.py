@@ -49,7 +49,7 @@ class Clock:
         self._connection = psycopg.connect(self._dsn, autocommit=True)
         with self._connection.transaction():
             # Two tests that begin at once: one of them installs it.
-            self._value("select pg_advisory_xact_lock(1885695605, 0)")
+            self._value("select pg_advisory_xact_lock(1885695603, 8)")
             if not self._value(_INSTALLED):
                 self._install()
         self.set(self._at)

@@ -94,7 +94,7 @@ class Child:
         return delivery
 
     def send(self, answer: Answer) -> None:
-        """Send what was reported, and the answer."""
+        """Send the reports of the task, then the answer."""
         self._send_reports()
         self._send(answer)
 

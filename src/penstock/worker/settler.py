@@ -152,7 +152,7 @@ class Settler:
                     await self._connection.run(notify(RESULTS_CHANNEL, ids), timeout=_TIMEOUT)
 
     async def _settle_halves(self, verdicts: list[Verdict], error: Exception) -> None:
-        """A message enqueues with its ack what is refused. Find it, and settle the others.
+        """One of these acks enqueues a message that is refused. Find it, and settle the others.
 
         Another attempt at the same statement may never succeed: a full queue stays full if only
         this worker serves it. So the refused message has failed, and is tried again later.

@@ -29,7 +29,7 @@ async def operated_worker(principal: Principal, run: Run, name: str) -> Heartbea
     if found is None:
         raise WorkerNotFoundError(
             f"worker {name[:200]!r} does not exist",
-            hint="Workers lists those that were seen within a day.",
+            hint="The Workers page and `penstock workers` list those that were seen within a day.",
             worker=name[:200],
         )
     for queue in found.queues:

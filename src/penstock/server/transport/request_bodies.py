@@ -123,7 +123,7 @@ class Bodies:
             raise HttpError(400, "MalformedBody", f"the body is not gzip: {error}") from None
         self._take(len(body), taken)
         if not unpacker.eof or unpacker.unused_data:
-            raise HttpError(400, "MalformedBody", "the body is not one whole gzip stream")
+            raise HttpError(400, "MalformedBody", "the body is not a single complete gzip stream")
         return body
 
     def _too_large(self) -> HttpError:

@@ -732,8 +732,8 @@ end $$;
 -- stay. When no member is left, the batch finishes.
 -- A member that another transaction has locked, for example because it has acked it, is left. It is cancelled later,
 -- unless that transaction has ended it.
--- Locks: the row of the batch, and the rows of the messages with SKIP LOCKED, until commit. Uses batch_pkey. Otherwise as
--- _cancel_members.
+-- Locks: the row of the batch, and the rows of the messages with SKIP LOCKED, until commit. Uses batch_pkey, and
+-- otherwise the indexes of _cancel_members.
 -- from functions/batches/cancel_batch.sql:9
 create or replace function penstock.cancel_batch(batch_id bigint, max_count integer default 10000,
   out cancelled bigint, out more boolean)
@@ -1429,10 +1429,11 @@ begin
                 where s.queue_id = q.id and s.due_at > started - interval '1 second' order by s.due_at limit 1));
 end $$;
 
--- In how many seconds throughput_limit has tokens for a twentieth of a second again; null if it holds no message back.
--- A claim under way may spend tokens that have just come, and the next ones are not known then: the caller asks again
--- soon. Not for long, because then something else holds the messages back.
--- from functions/claim/attend.sql:55
+-- Returns the number of seconds until throughput_limit has tokens for a twentieth of a second again. Null if the limit
+-- delays no message. If there are tokens now, a claim that is running may spend them, so the caller asks again after 20
+-- ms. It does so for 200 ms, because after that something else delays the messages. Locks: ACCESS SHARE. Indexes: as
+-- _any_waiting.
+-- from functions/claim/attend.sql:56
 create or replace function penstock._throttled_for(q penstock.queue, now_us bigint) returns double precision
 language plpgsql as $$
 declare
@@ -1446,7 +1447,7 @@ begin
 end $$;
 
 -- Does a queue have a message that could be claimed now? Uses lane_N_order and grouped_order. Locks: ACCESS SHARE.
--- from functions/claim/attend.sql:68
+-- from functions/claim/attend.sql:69
 create or replace function penstock._any_waiting(queue_id integer, now_at timestamptz) returns boolean language plpgsql
   stable
 set enable_seqscan = off set enable_bitmapscan = off as $$
@@ -1461,13 +1462,13 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/attend.sql:80, segment 0
+-- from functions/claim/attend.sql:81, segment 0
     if exists (select from penstock.lane_0 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
     end if;
 else
--- from functions/claim/attend.sql:80, segment 1
+-- from functions/claim/attend.sql:81, segment 1
     if exists (select from penstock.lane_1 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
@@ -1475,13 +1476,13 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/claim/attend.sql:80, segment 2
+-- from functions/claim/attend.sql:81, segment 2
     if exists (select from penstock.lane_2 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
     end if;
 else
--- from functions/claim/attend.sql:80, segment 3
+-- from functions/claim/attend.sql:81, segment 3
     if exists (select from penstock.lane_3 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
@@ -1491,13 +1492,13 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/attend.sql:80, segment 4
+-- from functions/claim/attend.sql:81, segment 4
     if exists (select from penstock.lane_4 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
     end if;
 else
--- from functions/claim/attend.sql:80, segment 5
+-- from functions/claim/attend.sql:81, segment 5
     if exists (select from penstock.lane_5 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
@@ -1505,20 +1506,20 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/claim/attend.sql:80, segment 6
+-- from functions/claim/attend.sql:81, segment 6
     if exists (select from penstock.lane_6 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
     end if;
 else
 if slot <= 7 then
--- from functions/claim/attend.sql:80, segment 7
+-- from functions/claim/attend.sql:81, segment 7
     if exists (select from penstock.lane_7 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
     end if;
 else
--- from functions/claim/attend.sql:80, segment 8
+-- from functions/claim/attend.sql:81, segment 8
     if exists (select from penstock.lane_8 t where t.queue_id = _any_waiting.queue_id and t.hold = 0
       and t.group_key is null) then
       return true;
@@ -1527,7 +1528,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/claim/attend.sql:85
+-- from functions/claim/attend.sql:86
   end loop;
   return false;
 end $$;
@@ -2416,7 +2417,8 @@ if slot <= 0 then
     payload, payload_bytes, last_error)
   values (lease_token, until, nextval('penstock.position'), m.key is not null
     or q.max_in_flight is not null, m.id, m.enqueued_at, m.expires_at,
-    coalesce(m.first_claimed_at, started), started, m.queue_id, m.priority, least(m.attempt + 1, 32767), m.max_attempts,
+    coalesce(m.first_claimed_at, started), started, m.queue_id, m.priority, least(m.attempt + 1, 32767),
+    m.max_attempts,
       m.body_slot,
     _lease_by_id.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error);
 else
@@ -2426,7 +2428,8 @@ else
     payload, payload_bytes, last_error)
   values (lease_token, until, nextval('penstock.position'), m.key is not null
     or q.max_in_flight is not null, m.id, m.enqueued_at, m.expires_at,
-    coalesce(m.first_claimed_at, started), started, m.queue_id, m.priority, least(m.attempt + 1, 32767), m.max_attempts,
+    coalesce(m.first_claimed_at, started), started, m.queue_id, m.priority, least(m.attempt + 1, 32767),
+    m.max_attempts,
       m.body_slot,
     _lease_by_id.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error);
 end if;
@@ -2438,7 +2441,8 @@ if slot <= 2 then
     payload, payload_bytes, last_error)
   values (lease_token, until, nextval('penstock.position'), m.key is not null
     or q.max_in_flight is not null, m.id, m.enqueued_at, m.expires_at,
-    coalesce(m.first_claimed_at, started), started, m.queue_id, m.priority, least(m.attempt + 1, 32767), m.max_attempts,
+    coalesce(m.first_claimed_at, started), started, m.queue_id, m.priority, least(m.attempt + 1, 32767),
+    m.max_attempts,
       m.body_slot,
     _lease_by_id.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error);
 else
@@ -2448,7 +2452,8 @@ else
     payload, payload_bytes, last_error)
   values (lease_token, until, nextval('penstock.position'), m.key is not null
     or q.max_in_flight is not null, m.id, m.enqueued_at, m.expires_at,
-    coalesce(m.first_claimed_at, started), started, m.queue_id, m.priority, least(m.attempt + 1, 32767), m.max_attempts,
+    coalesce(m.first_claimed_at, started), started, m.queue_id, m.priority, least(m.attempt + 1, 32767),
+    m.max_attempts,
       m.body_slot,
     _lease_by_id.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error);
 end if;
@@ -2462,7 +2467,8 @@ if slot <= 4 then
     payload, payload_bytes, last_error)
   values (lease_token, until, nextval('penstock.position'), m.key is not null
     or q.max_in_flight is not null, m.id, m.enqueued_at, m.expires_at,
-    coalesce(m.first_claimed_at, started), started, m.queue_id, m.priority, least(m.attempt + 1, 32767), m.max_attempts,
+    coalesce(m.first_claimed_at, started), started, m.queue_id, m.priority, least(m.attempt + 1, 32767),
+    m.max_attempts,
       m.body_slot,
     _lease_by_id.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error);
 else
@@ -2472,7 +2478,8 @@ else
     payload, payload_bytes, last_error)
   values (lease_token, until, nextval('penstock.position'), m.key is not null
     or q.max_in_flight is not null, m.id, m.enqueued_at, m.expires_at,
-    coalesce(m.first_claimed_at, started), started, m.queue_id, m.priority, least(m.attempt + 1, 32767), m.max_attempts,
+    coalesce(m.first_claimed_at, started), started, m.queue_id, m.priority, least(m.attempt + 1, 32767),
+    m.max_attempts,
       m.body_slot,
     _lease_by_id.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error);
 end if;
@@ -2484,7 +2491,8 @@ if slot <= 6 then
     payload, payload_bytes, last_error)
   values (lease_token, until, nextval('penstock.position'), m.key is not null
     or q.max_in_flight is not null, m.id, m.enqueued_at, m.expires_at,
-    coalesce(m.first_claimed_at, started), started, m.queue_id, m.priority, least(m.attempt + 1, 32767), m.max_attempts,
+    coalesce(m.first_claimed_at, started), started, m.queue_id, m.priority, least(m.attempt + 1, 32767),
+    m.max_attempts,
       m.body_slot,
     _lease_by_id.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error);
 else
@@ -2495,7 +2503,8 @@ if slot <= 7 then
     payload, payload_bytes, last_error)
   values (lease_token, until, nextval('penstock.position'), m.key is not null
     or q.max_in_flight is not null, m.id, m.enqueued_at, m.expires_at,
-    coalesce(m.first_claimed_at, started), started, m.queue_id, m.priority, least(m.attempt + 1, 32767), m.max_attempts,
+    coalesce(m.first_claimed_at, started), started, m.queue_id, m.priority, least(m.attempt + 1, 32767),
+    m.max_attempts,
       m.body_slot,
     _lease_by_id.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error);
 else
@@ -2505,14 +2514,15 @@ else
     payload, payload_bytes, last_error)
   values (lease_token, until, nextval('penstock.position'), m.key is not null
     or q.max_in_flight is not null, m.id, m.enqueued_at, m.expires_at,
-    coalesce(m.first_claimed_at, started), started, m.queue_id, m.priority, least(m.attempt + 1, 32767), m.max_attempts,
+    coalesce(m.first_claimed_at, started), started, m.queue_id, m.priority, least(m.attempt + 1, 32767),
+    m.max_attempts,
       m.body_slot,
     _lease_by_id.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error);
 end if;
 end if;
 end if;
 end if;
--- from functions/claim/by_id.sql:216
+-- from functions/claim/by_id.sql:217
   return lease_token;
 end $$;
 
@@ -2591,7 +2601,8 @@ begin
   into lane_queue, lane_rank, lane_floor, slot, until, history, alone, due, tends, quiet, empty
   from penstock.queue q
   where q.name = claim.queue and q.plain_out and pg_sequence_last_value(q.lanes_register) = bigint '512'
-    and count between 1 and 10000 and coalesce(claim.lease_seconds, 1) between 1 and 43200;
+    and count between 1 and 10000
+    and coalesce(claim.lease_seconds, 1) between 1 and 43200;
   if found then
     if due then
       perform penstock._in_passing(q) from penstock.queue q where q.id = lane_queue;
@@ -2620,7 +2631,7 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/claim.sql:126, segment 0
+-- from functions/claim/claim.sql:127, segment 0
         return query
 -- from functions/claim/claim.sql:30
 with gone as (
@@ -2645,10 +2656,10 @@ l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
--- from functions/claim/claim.sql:126, segment 0
+-- from functions/claim/claim.sql:127, segment 0
 ;
 else
--- from functions/claim/claim.sql:126, segment 1
+-- from functions/claim/claim.sql:127, segment 1
         return query
 -- from functions/claim/claim.sql:30
 with gone as (
@@ -2673,12 +2684,12 @@ l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
--- from functions/claim/claim.sql:126, segment 1
+-- from functions/claim/claim.sql:127, segment 1
 ;
 end if;
 else
 if slot <= 2 then
--- from functions/claim/claim.sql:126, segment 2
+-- from functions/claim/claim.sql:127, segment 2
         return query
 -- from functions/claim/claim.sql:30
 with gone as (
@@ -2703,10 +2714,10 @@ l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
--- from functions/claim/claim.sql:126, segment 2
+-- from functions/claim/claim.sql:127, segment 2
 ;
 else
--- from functions/claim/claim.sql:126, segment 3
+-- from functions/claim/claim.sql:127, segment 3
         return query
 -- from functions/claim/claim.sql:30
 with gone as (
@@ -2731,14 +2742,14 @@ l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
--- from functions/claim/claim.sql:126, segment 3
+-- from functions/claim/claim.sql:127, segment 3
 ;
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/claim.sql:126, segment 4
+-- from functions/claim/claim.sql:127, segment 4
         return query
 -- from functions/claim/claim.sql:30
 with gone as (
@@ -2763,10 +2774,10 @@ l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
--- from functions/claim/claim.sql:126, segment 4
+-- from functions/claim/claim.sql:127, segment 4
 ;
 else
--- from functions/claim/claim.sql:126, segment 5
+-- from functions/claim/claim.sql:127, segment 5
         return query
 -- from functions/claim/claim.sql:30
 with gone as (
@@ -2791,12 +2802,12 @@ l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
--- from functions/claim/claim.sql:126, segment 5
+-- from functions/claim/claim.sql:127, segment 5
 ;
 end if;
 else
 if slot <= 6 then
--- from functions/claim/claim.sql:126, segment 6
+-- from functions/claim/claim.sql:127, segment 6
         return query
 -- from functions/claim/claim.sql:30
 with gone as (
@@ -2821,11 +2832,11 @@ l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
--- from functions/claim/claim.sql:126, segment 6
+-- from functions/claim/claim.sql:127, segment 6
 ;
 else
 if slot <= 7 then
--- from functions/claim/claim.sql:126, segment 7
+-- from functions/claim/claim.sql:127, segment 7
         return query
 -- from functions/claim/claim.sql:30
 with gone as (
@@ -2850,10 +2861,10 @@ l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
--- from functions/claim/claim.sql:126, segment 7
+-- from functions/claim/claim.sql:127, segment 7
 ;
 else
--- from functions/claim/claim.sql:126, segment 8
+-- from functions/claim/claim.sql:127, segment 8
         return query
 -- from functions/claim/claim.sql:30
 with gone as (
@@ -2878,13 +2889,13 @@ l.id, l.token, claim.queue, case when l.body_slot is null then l.payload
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
--- from functions/claim/claim.sql:126, segment 8
+-- from functions/claim/claim.sql:127, segment 8
 ;
 end if;
 end if;
 end if;
 end if;
--- from functions/claim/claim.sql:128
+-- from functions/claim/claim.sql:129
       else
         return query select * from penstock._take_in_place(slot, lane_queue, lane_rank, lane_floor, count, places,
           lease_hold, started, until, claim.queue, claim.worker);
@@ -3014,7 +3025,8 @@ begin
   into lane_queue, lane_rank, lane_floor, slot, until, history, alone, due, tends, quiet, empty
   from penstock.queue q
   where q.name = _claim_by_id.queue and q.plain_out and pg_sequence_last_value(q.lanes_register) = bigint '512'
-    and count between 1 and 10000 and coalesce(_claim_by_id.lease_seconds, 1) between 1 and 43200;
+    and count between 1 and 10000
+    and coalesce(_claim_by_id.lease_seconds, 1) between 1 and 43200;
   if found then
     if due then
       perform penstock._in_passing(q) from penstock.queue q where q.id = lane_queue;
@@ -3043,7 +3055,7 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/claim/claim.sql:126, segment 0
+-- from functions/claim/claim.sql:127, segment 0
         return query
 -- from functions/claim/claim.sql:30
 with gone as (
@@ -3068,10 +3080,10 @@ l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
--- from functions/claim/claim.sql:126, segment 0
+-- from functions/claim/claim.sql:127, segment 0
 ;
 else
--- from functions/claim/claim.sql:126, segment 1
+-- from functions/claim/claim.sql:127, segment 1
         return query
 -- from functions/claim/claim.sql:30
 with gone as (
@@ -3096,12 +3108,12 @@ l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
--- from functions/claim/claim.sql:126, segment 1
+-- from functions/claim/claim.sql:127, segment 1
 ;
 end if;
 else
 if slot <= 2 then
--- from functions/claim/claim.sql:126, segment 2
+-- from functions/claim/claim.sql:127, segment 2
         return query
 -- from functions/claim/claim.sql:30
 with gone as (
@@ -3126,10 +3138,10 @@ l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
--- from functions/claim/claim.sql:126, segment 2
+-- from functions/claim/claim.sql:127, segment 2
 ;
 else
--- from functions/claim/claim.sql:126, segment 3
+-- from functions/claim/claim.sql:127, segment 3
         return query
 -- from functions/claim/claim.sql:30
 with gone as (
@@ -3154,14 +3166,14 @@ l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
--- from functions/claim/claim.sql:126, segment 3
+-- from functions/claim/claim.sql:127, segment 3
 ;
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/claim/claim.sql:126, segment 4
+-- from functions/claim/claim.sql:127, segment 4
         return query
 -- from functions/claim/claim.sql:30
 with gone as (
@@ -3186,10 +3198,10 @@ l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
--- from functions/claim/claim.sql:126, segment 4
+-- from functions/claim/claim.sql:127, segment 4
 ;
 else
--- from functions/claim/claim.sql:126, segment 5
+-- from functions/claim/claim.sql:127, segment 5
         return query
 -- from functions/claim/claim.sql:30
 with gone as (
@@ -3214,12 +3226,12 @@ l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
--- from functions/claim/claim.sql:126, segment 5
+-- from functions/claim/claim.sql:127, segment 5
 ;
 end if;
 else
 if slot <= 6 then
--- from functions/claim/claim.sql:126, segment 6
+-- from functions/claim/claim.sql:127, segment 6
         return query
 -- from functions/claim/claim.sql:30
 with gone as (
@@ -3244,11 +3256,11 @@ l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
--- from functions/claim/claim.sql:126, segment 6
+-- from functions/claim/claim.sql:127, segment 6
 ;
 else
 if slot <= 7 then
--- from functions/claim/claim.sql:126, segment 7
+-- from functions/claim/claim.sql:127, segment 7
         return query
 -- from functions/claim/claim.sql:30
 with gone as (
@@ -3273,10 +3285,10 @@ l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
--- from functions/claim/claim.sql:126, segment 7
+-- from functions/claim/claim.sql:127, segment 7
 ;
 else
--- from functions/claim/claim.sql:126, segment 8
+-- from functions/claim/claim.sql:127, segment 8
         return query
 -- from functions/claim/claim.sql:30
 with gone as (
@@ -3301,13 +3313,13 @@ l.id, l.token, _claim_by_id.queue, case when l.body_slot is null then l.payload
     else penstock._body_bytes(l.body_slot, l.id) end, l.headers, l.key, l.priority::integer, l.group_key,
     l.attempt::integer, l.max_attempts::integer, l.enqueued_at, l.lease_until, l.expires_at, l.last_error,
     null::text
--- from functions/claim/claim.sql:126, segment 8
+-- from functions/claim/claim.sql:127, segment 8
 ;
 end if;
 end if;
 end if;
 end if;
--- from functions/claim/claim.sql:128
+-- from functions/claim/claim.sql:129
       else
         return query select * from penstock._take_in_place(slot, lane_queue, lane_rank, lane_floor, count, places,
           lease_hold, started, until, _claim_by_id.queue, _claim_by_id.worker);
@@ -7034,12 +7046,13 @@ end $$;
 create or replace function penstock._check_lease(lease_seconds integer) returns void language plpgsql as $$
 begin
   if lease_seconds not between 1 and 43200 then
-    perform penstock._fail_value('lease_seconds', lease_seconds::text, 'a whole number from 1 to 43200');
+    perform penstock._fail_value('lease_seconds', lease_seconds::text,
+      'a whole number from 1 to 43200');
   end if;
 end $$;
 
 -- _check_delay: 0 to 100 years. Locks: none. Indexes: none.
--- from functions/common/checks.sql:11
+-- from functions/common/checks.sql:12
 create or replace function penstock._check_delay(delay interval) returns void language plpgsql as $$
 begin
   if delay < interval '0' or delay > interval '100 years' then
@@ -7048,7 +7061,7 @@ begin
 end $$;
 
 -- _number_in: a number of a JSON object is within a range. Locks: none. Indexes: none.
--- from functions/common/checks.sql:19
+-- from functions/common/checks.sql:20
 create or replace function penstock._number_in(field text, value jsonb, low numeric, high numeric) returns void
 language plpgsql immutable as $$
 begin
@@ -7828,12 +7841,13 @@ begin
   -- least. A payload with a number such as 1e131000 is small as it is stored and large as text.
   if (enqueue.payload_bytes, enqueue.headers, enqueue.key, enqueue.group_key, enqueue.delay, enqueue.visible_at,
       enqueue.ttl, enqueue.max_attempts) is null
-     and pg_column_size(enqueue.payload) <= 1000 and octet_length(enqueue.payload::text) <= 8192
+     and pg_column_size(enqueue.payload) <= 1000
+     and octet_length(enqueue.payload::text) <= 8192
      and on_conflict = 'replace' and unique_while = 'waiting' then
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/enqueue/enqueue.sql:36, segment 0
+-- from functions/enqueue/enqueue.sql:37, segment 0
     insert into penstock.lane_0 (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
       q.max_attempts, enqueue.payload
@@ -7849,7 +7863,7 @@ if slot <= 0 then
       or (pg_sequence_last_value('penstock.ring') % bigint '10') <> bigint '0' or id >= pg_sequence_last_value('penstock.ring_until')
     into new_id, lane_queue, special;
 else
--- from functions/enqueue/enqueue.sql:36, segment 1
+-- from functions/enqueue/enqueue.sql:37, segment 1
     insert into penstock.lane_1 (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
       q.max_attempts, enqueue.payload
@@ -7867,7 +7881,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/enqueue/enqueue.sql:36, segment 2
+-- from functions/enqueue/enqueue.sql:37, segment 2
     insert into penstock.lane_2 (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
       q.max_attempts, enqueue.payload
@@ -7883,7 +7897,7 @@ if slot <= 2 then
       or (pg_sequence_last_value('penstock.ring') % bigint '10') <> bigint '2' or id >= pg_sequence_last_value('penstock.ring_until')
     into new_id, lane_queue, special;
 else
--- from functions/enqueue/enqueue.sql:36, segment 3
+-- from functions/enqueue/enqueue.sql:37, segment 3
     insert into penstock.lane_3 (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
       q.max_attempts, enqueue.payload
@@ -7903,7 +7917,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/enqueue/enqueue.sql:36, segment 4
+-- from functions/enqueue/enqueue.sql:37, segment 4
     insert into penstock.lane_4 (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
       q.max_attempts, enqueue.payload
@@ -7919,7 +7933,7 @@ if slot <= 4 then
       or (pg_sequence_last_value('penstock.ring') % bigint '10') <> bigint '4' or id >= pg_sequence_last_value('penstock.ring_until')
     into new_id, lane_queue, special;
 else
--- from functions/enqueue/enqueue.sql:36, segment 5
+-- from functions/enqueue/enqueue.sql:37, segment 5
     insert into penstock.lane_5 (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
       q.max_attempts, enqueue.payload
@@ -7937,7 +7951,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/enqueue/enqueue.sql:36, segment 6
+-- from functions/enqueue/enqueue.sql:37, segment 6
     insert into penstock.lane_6 (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
       q.max_attempts, enqueue.payload
@@ -7954,7 +7968,7 @@ if slot <= 6 then
     into new_id, lane_queue, special;
 else
 if slot <= 7 then
--- from functions/enqueue/enqueue.sql:36, segment 7
+-- from functions/enqueue/enqueue.sql:37, segment 7
     insert into penstock.lane_7 (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
       q.max_attempts, enqueue.payload
@@ -7970,7 +7984,7 @@ if slot <= 7 then
       or (pg_sequence_last_value('penstock.ring') % bigint '10') <> bigint '7' or id >= pg_sequence_last_value('penstock.ring_until')
     into new_id, lane_queue, special;
 else
--- from functions/enqueue/enqueue.sql:36, segment 8
+-- from functions/enqueue/enqueue.sql:37, segment 8
     insert into penstock.lane_8 (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select nextval('penstock.position'), currval('penstock.position'), clock_timestamp(), q.id, enqueue.priority, 0,
       q.max_attempts, enqueue.payload
@@ -7989,7 +8003,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/enqueue/enqueue.sql:51
+-- from functions/enqueue/enqueue.sql:52
   end if;
   if special is null then
     if enqueue.queue ^@ 'penstock.' then perform penstock._check_internal(enqueue.queue); end if;
@@ -8115,7 +8129,8 @@ if slot <= 0 then
       and case when over >= 0 and pg_sequence_last_value(q.notify_register) <= date_part('epoch', started) * 1e6
                then penstock._wake(q.notify_register, q.waiting_register, q.name) else true end
       and not exists (select from unnest(payloads) x
-        where x is null or pg_column_size(x) > 1000 or octet_length(x::text) > 8192)
+        where x is null or pg_column_size(x) > 1000
+          or octet_length(x::text) > 8192)
     returning id;
 else
 -- from functions/enqueue/enqueue_many.sql:29, segment 1
@@ -8132,7 +8147,8 @@ else
       and case when over >= 0 and pg_sequence_last_value(q.notify_register) <= date_part('epoch', started) * 1e6
                then penstock._wake(q.notify_register, q.waiting_register, q.name) else true end
       and not exists (select from unnest(payloads) x
-        where x is null or pg_column_size(x) > 1000 or octet_length(x::text) > 8192)
+        where x is null or pg_column_size(x) > 1000
+          or octet_length(x::text) > 8192)
     returning id;
 end if;
 else
@@ -8151,7 +8167,8 @@ if slot <= 2 then
       and case when over >= 0 and pg_sequence_last_value(q.notify_register) <= date_part('epoch', started) * 1e6
                then penstock._wake(q.notify_register, q.waiting_register, q.name) else true end
       and not exists (select from unnest(payloads) x
-        where x is null or pg_column_size(x) > 1000 or octet_length(x::text) > 8192)
+        where x is null or pg_column_size(x) > 1000
+          or octet_length(x::text) > 8192)
     returning id;
 else
 -- from functions/enqueue/enqueue_many.sql:29, segment 3
@@ -8168,7 +8185,8 @@ else
       and case when over >= 0 and pg_sequence_last_value(q.notify_register) <= date_part('epoch', started) * 1e6
                then penstock._wake(q.notify_register, q.waiting_register, q.name) else true end
       and not exists (select from unnest(payloads) x
-        where x is null or pg_column_size(x) > 1000 or octet_length(x::text) > 8192)
+        where x is null or pg_column_size(x) > 1000
+          or octet_length(x::text) > 8192)
     returning id;
 end if;
 end if;
@@ -8189,7 +8207,8 @@ if slot <= 4 then
       and case when over >= 0 and pg_sequence_last_value(q.notify_register) <= date_part('epoch', started) * 1e6
                then penstock._wake(q.notify_register, q.waiting_register, q.name) else true end
       and not exists (select from unnest(payloads) x
-        where x is null or pg_column_size(x) > 1000 or octet_length(x::text) > 8192)
+        where x is null or pg_column_size(x) > 1000
+          or octet_length(x::text) > 8192)
     returning id;
 else
 -- from functions/enqueue/enqueue_many.sql:29, segment 5
@@ -8206,7 +8225,8 @@ else
       and case when over >= 0 and pg_sequence_last_value(q.notify_register) <= date_part('epoch', started) * 1e6
                then penstock._wake(q.notify_register, q.waiting_register, q.name) else true end
       and not exists (select from unnest(payloads) x
-        where x is null or pg_column_size(x) > 1000 or octet_length(x::text) > 8192)
+        where x is null or pg_column_size(x) > 1000
+          or octet_length(x::text) > 8192)
     returning id;
 end if;
 else
@@ -8225,7 +8245,8 @@ if slot <= 6 then
       and case when over >= 0 and pg_sequence_last_value(q.notify_register) <= date_part('epoch', started) * 1e6
                then penstock._wake(q.notify_register, q.waiting_register, q.name) else true end
       and not exists (select from unnest(payloads) x
-        where x is null or pg_column_size(x) > 1000 or octet_length(x::text) > 8192)
+        where x is null or pg_column_size(x) > 1000
+          or octet_length(x::text) > 8192)
     returning id;
 else
 if slot <= 7 then
@@ -8243,7 +8264,8 @@ if slot <= 7 then
       and case when over >= 0 and pg_sequence_last_value(q.notify_register) <= date_part('epoch', started) * 1e6
                then penstock._wake(q.notify_register, q.waiting_register, q.name) else true end
       and not exists (select from unnest(payloads) x
-        where x is null or pg_column_size(x) > 1000 or octet_length(x::text) > 8192)
+        where x is null or pg_column_size(x) > 1000
+          or octet_length(x::text) > 8192)
     returning id;
 else
 -- from functions/enqueue/enqueue_many.sql:29, segment 8
@@ -8260,13 +8282,14 @@ else
       and case when over >= 0 and pg_sequence_last_value(q.notify_register) <= date_part('epoch', started) * 1e6
                then penstock._wake(q.notify_register, q.waiting_register, q.name) else true end
       and not exists (select from unnest(payloads) x
-        where x is null or pg_column_size(x) > 1000 or octet_length(x::text) > 8192)
+        where x is null or pg_column_size(x) > 1000
+          or octet_length(x::text) > 8192)
     returning id;
 end if;
 end if;
 end if;
 end if;
--- from functions/enqueue/enqueue_many.sql:45
+-- from functions/enqueue/enqueue_many.sql:46
     get diagnostics n = row_count;
   end if;
   if n = 0 then
@@ -8286,7 +8309,7 @@ end $$;
 
 -- After enqueue_many has put messages into a segment that is no longer the current one, or that is full. Locks: the
 -- rows, if they are put in again. Scans the segment in that case. Uses queue_name_key.
--- from functions/enqueue/enqueue_many.sql:64
+-- from functions/enqueue/enqueue_many.sql:65
 create or replace function penstock._rotated_many(slot integer, queue text) returns void language plpgsql as $$
 declare
   stray bigint[];
@@ -8295,46 +8318,46 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/enqueue/enqueue_many.sql:70, segment 0
+-- from functions/enqueue/enqueue_many.sql:71, segment 0
     stray := array(select id from penstock.ready_0 order by position);
 else
--- from functions/enqueue/enqueue_many.sql:70, segment 1
+-- from functions/enqueue/enqueue_many.sql:71, segment 1
     stray := array(select id from penstock.ready_1 order by position);
 end if;
 else
 if slot <= 2 then
--- from functions/enqueue/enqueue_many.sql:70, segment 2
+-- from functions/enqueue/enqueue_many.sql:71, segment 2
     stray := array(select id from penstock.ready_2 order by position);
 else
--- from functions/enqueue/enqueue_many.sql:70, segment 3
+-- from functions/enqueue/enqueue_many.sql:71, segment 3
     stray := array(select id from penstock.ready_3 order by position);
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/enqueue/enqueue_many.sql:70, segment 4
+-- from functions/enqueue/enqueue_many.sql:71, segment 4
     stray := array(select id from penstock.ready_4 order by position);
 else
--- from functions/enqueue/enqueue_many.sql:70, segment 5
+-- from functions/enqueue/enqueue_many.sql:71, segment 5
     stray := array(select id from penstock.ready_5 order by position);
 end if;
 else
 if slot <= 6 then
--- from functions/enqueue/enqueue_many.sql:70, segment 6
+-- from functions/enqueue/enqueue_many.sql:71, segment 6
     stray := array(select id from penstock.ready_6 order by position);
 else
 if slot <= 7 then
--- from functions/enqueue/enqueue_many.sql:70, segment 7
+-- from functions/enqueue/enqueue_many.sql:71, segment 7
     stray := array(select id from penstock.ready_7 order by position);
 else
--- from functions/enqueue/enqueue_many.sql:70, segment 8
+-- from functions/enqueue/enqueue_many.sql:71, segment 8
     stray := array(select id from penstock.ready_8 order by position);
 end if;
 end if;
 end if;
 end if;
--- from functions/enqueue/enqueue_many.sql:72
+-- from functions/enqueue/enqueue_many.sql:73
     perform penstock._put_again(slot, id) from unnest(stray) id;
   elsif (pg_sequence_last_value('penstock.ring') % bigint '10') <> slot then
     perform penstock._put_beside(slot, q.id, 0) from penstock.queue q where q.name = _rotated_many.queue;
@@ -8343,7 +8366,7 @@ end if;
 end $$;
 
 -- Enqueues the messages of a batch one by one. Locks and indexes: as enqueue, for each message.
--- from functions/enqueue/enqueue_many.sql:80
+-- from functions/enqueue/enqueue_many.sql:81
 create or replace function penstock._enqueue_each(
   queue text, payloads jsonb[], payloads_bytes bytea[], headers jsonb[], keys text[], priorities integer[],
     group_keys text[],
@@ -8604,7 +8627,7 @@ begin
   if unique_while = 'unfinished' then
     waiting := penstock._leased_with_key(q.id, m.key);
     if waiting is not null and on_conflict = 'error' then
-      perform penstock._fail_key(q.name, m.key, waiting, 'is in work');
+      perform penstock._fail_key(q.name, m.key, waiting, 'is leased');
     elsif waiting is not null then
       return waiting;
     end if;
@@ -12443,11 +12466,13 @@ begin
   case setting
     when 'lease_seconds' then q.lease_seconds := penstock._whole(setting, value, 1, 43200, 30);
     when 'max_attempts' then q.max_attempts := penstock._whole(setting, value, 1, 100, 5);
-    when 'message_ttl_seconds' then q.message_ttl_seconds := penstock._whole(setting, value, 1, 315360000, null);
+    when 'message_ttl_seconds' then
+      q.message_ttl_seconds := penstock._whole(setting, value, 1, 315360000, null);
     when 'max_depth' then q.max_depth := penstock._whole(setting, value, 1, 1000000000, null);
     when 'throughput_limit' then q.throughput_limit := penstock._whole(setting, value, 1, 1000000, null);
     when 'max_in_flight' then q.max_in_flight := penstock._whole(setting, value, 1, 1000000, null);
-    when 'max_payload_bytes' then q.max_payload_bytes := penstock._whole(setting, value, 1, 104857600, 262144);
+    when 'max_payload_bytes' then
+      q.max_payload_bytes := penstock._whole(setting, value, 1, 104857600, 262144);
     when 'keep_history' then q.keep_history := penstock._whole(setting, value, 0, 3650, 7);
     when 'dlq_enabled' then q.dlq_enabled := penstock._truth(setting, value, true);
     when 'paused' then q.paused := penstock._truth(setting, value, false);
@@ -12457,7 +12482,7 @@ begin
 end $$;
 
 -- Checks a backoff rule and fills in its defaults.
--- from functions/operate/set_queue.sql:69
+-- from functions/operate/set_queue.sql:71
 create or replace function penstock._checked_backoff(value jsonb) returns jsonb language plpgsql immutable as $$
 declare
   defaults constant jsonb := '{"kind": "exponential", "base_seconds": 1, "max_seconds": 3600, "jitter": 0.2}';
@@ -19613,7 +19638,8 @@ if slot <= 0 then
         started + make_interval(secs => coalesce(i.ttl, q.message_ttl_seconds)) as expires_at,
         case when i.visible_at > started then i.visible_at when i.delay > 0
           then started + make_interval(secs => i.delay) end as due_at,
-        case when greatest(pg_column_size(i.payload), octet_length(i.payload_bytes)) > 1000 then 0::smallint end
+        case when greatest(pg_column_size(i.payload), octet_length(i.payload_bytes)) > 1000
+          then 0::smallint end
           as body_slot
       from unnest(p.payloads, p.payloads_bytes, p.headers, p.priorities, p.delays, p.visible_ats, p.ttls,
         p.max_attempts)
@@ -19641,7 +19667,8 @@ else
         started + make_interval(secs => coalesce(i.ttl, q.message_ttl_seconds)) as expires_at,
         case when i.visible_at > started then i.visible_at when i.delay > 0
           then started + make_interval(secs => i.delay) end as due_at,
-        case when greatest(pg_column_size(i.payload), octet_length(i.payload_bytes)) > 1000 then 1::smallint end
+        case when greatest(pg_column_size(i.payload), octet_length(i.payload_bytes)) > 1000
+          then 1::smallint end
           as body_slot
       from unnest(p.payloads, p.payloads_bytes, p.headers, p.priorities, p.delays, p.visible_ats, p.ttls,
         p.max_attempts)
@@ -19671,7 +19698,8 @@ if slot <= 2 then
         started + make_interval(secs => coalesce(i.ttl, q.message_ttl_seconds)) as expires_at,
         case when i.visible_at > started then i.visible_at when i.delay > 0
           then started + make_interval(secs => i.delay) end as due_at,
-        case when greatest(pg_column_size(i.payload), octet_length(i.payload_bytes)) > 1000 then 2::smallint end
+        case when greatest(pg_column_size(i.payload), octet_length(i.payload_bytes)) > 1000
+          then 2::smallint end
           as body_slot
       from unnest(p.payloads, p.payloads_bytes, p.headers, p.priorities, p.delays, p.visible_ats, p.ttls,
         p.max_attempts)
@@ -19699,7 +19727,8 @@ else
         started + make_interval(secs => coalesce(i.ttl, q.message_ttl_seconds)) as expires_at,
         case when i.visible_at > started then i.visible_at when i.delay > 0
           then started + make_interval(secs => i.delay) end as due_at,
-        case when greatest(pg_column_size(i.payload), octet_length(i.payload_bytes)) > 1000 then 3::smallint end
+        case when greatest(pg_column_size(i.payload), octet_length(i.payload_bytes)) > 1000
+          then 3::smallint end
           as body_slot
       from unnest(p.payloads, p.payloads_bytes, p.headers, p.priorities, p.delays, p.visible_ats, p.ttls,
         p.max_attempts)
@@ -19731,7 +19760,8 @@ if slot <= 4 then
         started + make_interval(secs => coalesce(i.ttl, q.message_ttl_seconds)) as expires_at,
         case when i.visible_at > started then i.visible_at when i.delay > 0
           then started + make_interval(secs => i.delay) end as due_at,
-        case when greatest(pg_column_size(i.payload), octet_length(i.payload_bytes)) > 1000 then 4::smallint end
+        case when greatest(pg_column_size(i.payload), octet_length(i.payload_bytes)) > 1000
+          then 4::smallint end
           as body_slot
       from unnest(p.payloads, p.payloads_bytes, p.headers, p.priorities, p.delays, p.visible_ats, p.ttls,
         p.max_attempts)
@@ -19759,7 +19789,8 @@ else
         started + make_interval(secs => coalesce(i.ttl, q.message_ttl_seconds)) as expires_at,
         case when i.visible_at > started then i.visible_at when i.delay > 0
           then started + make_interval(secs => i.delay) end as due_at,
-        case when greatest(pg_column_size(i.payload), octet_length(i.payload_bytes)) > 1000 then 5::smallint end
+        case when greatest(pg_column_size(i.payload), octet_length(i.payload_bytes)) > 1000
+          then 5::smallint end
           as body_slot
       from unnest(p.payloads, p.payloads_bytes, p.headers, p.priorities, p.delays, p.visible_ats, p.ttls,
         p.max_attempts)
@@ -19789,7 +19820,8 @@ if slot <= 6 then
         started + make_interval(secs => coalesce(i.ttl, q.message_ttl_seconds)) as expires_at,
         case when i.visible_at > started then i.visible_at when i.delay > 0
           then started + make_interval(secs => i.delay) end as due_at,
-        case when greatest(pg_column_size(i.payload), octet_length(i.payload_bytes)) > 1000 then 6::smallint end
+        case when greatest(pg_column_size(i.payload), octet_length(i.payload_bytes)) > 1000
+          then 6::smallint end
           as body_slot
       from unnest(p.payloads, p.payloads_bytes, p.headers, p.priorities, p.delays, p.visible_ats, p.ttls,
         p.max_attempts)
@@ -19818,7 +19850,8 @@ if slot <= 7 then
         started + make_interval(secs => coalesce(i.ttl, q.message_ttl_seconds)) as expires_at,
         case when i.visible_at > started then i.visible_at when i.delay > 0
           then started + make_interval(secs => i.delay) end as due_at,
-        case when greatest(pg_column_size(i.payload), octet_length(i.payload_bytes)) > 1000 then 7::smallint end
+        case when greatest(pg_column_size(i.payload), octet_length(i.payload_bytes)) > 1000
+          then 7::smallint end
           as body_slot
       from unnest(p.payloads, p.payloads_bytes, p.headers, p.priorities, p.delays, p.visible_ats, p.ttls,
         p.max_attempts)
@@ -19846,7 +19879,8 @@ else
         started + make_interval(secs => coalesce(i.ttl, q.message_ttl_seconds)) as expires_at,
         case when i.visible_at > started then i.visible_at when i.delay > 0
           then started + make_interval(secs => i.delay) end as due_at,
-        case when greatest(pg_column_size(i.payload), octet_length(i.payload_bytes)) > 1000 then 8::smallint end
+        case when greatest(pg_column_size(i.payload), octet_length(i.payload_bytes)) > 1000
+          then 8::smallint end
           as body_slot
       from unnest(p.payloads, p.payloads_bytes, p.headers, p.priorities, p.delays, p.visible_ats, p.ttls,
         p.max_attempts)
@@ -19869,7 +19903,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/spark/put.sql:80
+-- from functions/spark/put.sql:81
   end if;
   if (pg_sequence_last_value('penstock.ring') % bigint '10') <> slot then
     perform penstock._put_beside(slot, q.id, l) from unnest((penstock._with_lanes(q)).priorities) l;

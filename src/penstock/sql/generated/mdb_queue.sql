@@ -636,7 +636,8 @@ begin
   if coalesce(worker, '') <> coalesce(current_setting('mdb_queue.worker', true), '') then
     perform set_config('mdb_queue.worker', coalesce(worker, ''), false);
   end if;
-  if round(lease) between 1 and 43200 and round(lease)::text is distinct from mdb_queue._setting('lease') then
+  if round(lease) between 1 and 43200
+    and round(lease)::text is distinct from mdb_queue._setting('lease') then
     perform set_config('mdb_queue.lease', round(lease)::text, false);
   end if;
 end $$;
@@ -644,7 +645,7 @@ end $$;
 -- Changes one message for a statement that is not the contract's claim: a claim of that message, a nack, an extension,
 -- or another time to become visible. Returns null if another session was faster, so that the statement does not count
 -- the row. Locks: the row of the message. Uses leased_N_id, scheduled_id and grouped_id.
--- from contracts/mdb_queue/40_acts.sql:162
+-- from contracts/mdb_queue/40_acts.sql:163
 create or replace function mdb_queue._update_one(old mdb_queue.messages, new mdb_queue.messages)
 returns mdb_queue.messages language plpgsql as $$
 declare
@@ -692,7 +693,7 @@ begin
 end $$;
 
 -- Refuses an UPDATE that the contract does not allow, and names the column.
--- from contracts/mdb_queue/40_acts.sql:209
+-- from contracts/mdb_queue/40_acts.sql:210
 create or replace function mdb_queue._check_change(old mdb_queue.messages, new mdb_queue.messages) returns void
 language plpgsql as $$
 begin
@@ -710,7 +711,7 @@ end $$;
 
 -- Runs for each row of a DELETE: acks a message that the caller holds, and cancels one that waits. Locks: the row of
 -- the message. Uses leased_N_id, and otherwise the indexes of penstock.cancel.
--- from contracts/mdb_queue/40_acts.sql:226
+-- from contracts/mdb_queue/40_acts.sql:227
 create or replace function mdb_queue._delete() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -736,7 +737,7 @@ begin
 end $$;
 
 -- Runs for each row of an INSERT: enqueues a message. Locks and indexes: as penstock.enqueue.
--- from contracts/mdb_queue/40_acts.sql:251
+-- from contracts/mdb_queue/40_acts.sql:252
 create or replace function mdb_queue._insert() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -759,28 +760,28 @@ end $$;
 
 -- Runs for each row of a DELETE on mdb_queue.dead_messages: cancels the dead letter. Locks and indexes: as
 -- penstock.cancel.
--- from contracts/mdb_queue/40_acts.sql:273
+-- from contracts/mdb_queue/40_acts.sql:274
 create or replace function mdb_queue._delete_dead() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   return case when penstock._remove_waiting(old.id, 'cancelled') is not null then old end;
 end $$;
 
--- from contracts/mdb_queue/40_acts.sql:279
+-- from contracts/mdb_queue/40_acts.sql:280
 create or replace trigger begin_act before update or delete on mdb_queue.messages for each statement
   execute function mdb_queue._begin();
--- from contracts/mdb_queue/40_acts.sql:281
+-- from contracts/mdb_queue/40_acts.sql:282
 create or replace trigger insert_one instead of insert on mdb_queue.messages for each row
   execute function mdb_queue._insert();
--- from contracts/mdb_queue/40_acts.sql:283
+-- from contracts/mdb_queue/40_acts.sql:284
 create or replace trigger update_one instead of update on mdb_queue.messages for each row
   execute function mdb_queue._update();
--- from contracts/mdb_queue/40_acts.sql:285
+-- from contracts/mdb_queue/40_acts.sql:286
 create or replace trigger delete_one instead of delete on mdb_queue.messages for each row
   execute function mdb_queue._delete();
--- from contracts/mdb_queue/40_acts.sql:287
+-- from contracts/mdb_queue/40_acts.sql:288
 create or replace trigger end_act after update or delete on mdb_queue.messages for each statement
   execute function mdb_queue._end();
--- from contracts/mdb_queue/40_acts.sql:289
+-- from contracts/mdb_queue/40_acts.sql:290
 create or replace trigger delete_one instead of delete on mdb_queue.dead_messages for each row
   execute function mdb_queue._delete_dead();

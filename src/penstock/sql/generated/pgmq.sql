@@ -893,51 +893,60 @@ if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
 -- from contracts/pgmq/30_read.sql:14, segment 0
-  update penstock.leased_0 l set max_attempts = 32767 where l.token = _lift_limit.token and l.id = _lift_limit.id;
+  update penstock.leased_0 l set max_attempts = 32767
+  where l.token = _lift_limit.token and l.id = _lift_limit.id;
 else
 -- from contracts/pgmq/30_read.sql:14, segment 1
-  update penstock.leased_1 l set max_attempts = 32767 where l.token = _lift_limit.token and l.id = _lift_limit.id;
+  update penstock.leased_1 l set max_attempts = 32767
+  where l.token = _lift_limit.token and l.id = _lift_limit.id;
 end if;
 else
 if slot <= 2 then
 -- from contracts/pgmq/30_read.sql:14, segment 2
-  update penstock.leased_2 l set max_attempts = 32767 where l.token = _lift_limit.token and l.id = _lift_limit.id;
+  update penstock.leased_2 l set max_attempts = 32767
+  where l.token = _lift_limit.token and l.id = _lift_limit.id;
 else
 -- from contracts/pgmq/30_read.sql:14, segment 3
-  update penstock.leased_3 l set max_attempts = 32767 where l.token = _lift_limit.token and l.id = _lift_limit.id;
+  update penstock.leased_3 l set max_attempts = 32767
+  where l.token = _lift_limit.token and l.id = _lift_limit.id;
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
 -- from contracts/pgmq/30_read.sql:14, segment 4
-  update penstock.leased_4 l set max_attempts = 32767 where l.token = _lift_limit.token and l.id = _lift_limit.id;
+  update penstock.leased_4 l set max_attempts = 32767
+  where l.token = _lift_limit.token and l.id = _lift_limit.id;
 else
 -- from contracts/pgmq/30_read.sql:14, segment 5
-  update penstock.leased_5 l set max_attempts = 32767 where l.token = _lift_limit.token and l.id = _lift_limit.id;
+  update penstock.leased_5 l set max_attempts = 32767
+  where l.token = _lift_limit.token and l.id = _lift_limit.id;
 end if;
 else
 if slot <= 6 then
 -- from contracts/pgmq/30_read.sql:14, segment 6
-  update penstock.leased_6 l set max_attempts = 32767 where l.token = _lift_limit.token and l.id = _lift_limit.id;
+  update penstock.leased_6 l set max_attempts = 32767
+  where l.token = _lift_limit.token and l.id = _lift_limit.id;
 else
 if slot <= 7 then
 -- from contracts/pgmq/30_read.sql:14, segment 7
-  update penstock.leased_7 l set max_attempts = 32767 where l.token = _lift_limit.token and l.id = _lift_limit.id;
+  update penstock.leased_7 l set max_attempts = 32767
+  where l.token = _lift_limit.token and l.id = _lift_limit.id;
 else
 -- from contracts/pgmq/30_read.sql:14, segment 8
-  update penstock.leased_8 l set max_attempts = 32767 where l.token = _lift_limit.token and l.id = _lift_limit.id;
+  update penstock.leased_8 l set max_attempts = 32767
+  where l.token = _lift_limit.token and l.id = _lift_limit.id;
 end if;
 end if;
 end if;
 end if;
--- from contracts/pgmq/30_read.sql:16
+-- from contracts/pgmq/30_read.sql:17
   return _lift_limit.attempt;
 end $$;
 
 -- Reads up to qty messages, which are not visible to other readers for vt seconds. The usual case is one claim. Locks
 -- and indexes: as penstock._claim_by_id.
--- from contracts/pgmq/30_read.sql:21
+-- from contracts/pgmq/30_read.sql:22
 create or replace function pgmq.read(queue_name text, vt integer, qty integer, conditional jsonb default '{}')
 returns setof pgmq.message_record
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -946,7 +955,8 @@ declare
   -- every call.
   held constant interval := make_interval(secs => read.vt);
 begin
-  if read.vt between 1 and 43200 and qty between 1 and 10000 and (conditional = '{}' or conditional is null) then
+  if read.vt between 1 and 43200 and qty between 1 and 10000
+    and (conditional = '{}' or conditional is null) then
     return query
     select l.id, case when l.attempt >= 100 and l.max_attempts = 100 then pgmq._lift_limit(l.id, l.token, l.attempt)
       else l.attempt end, l.enqueued_at, l.lease_until - held, l.lease_until,
@@ -960,7 +970,7 @@ end $$;
 -- Reads with a condition, with a vt that is longer than a lease or zero, or with more messages than one claim returns.
 -- Reads the whole queue if there is a condition. Locks: the messages that it claims. Indexes: as _take and
 -- _claim_by_id.
--- from contracts/pgmq/30_read.sql:43
+-- from contracts/pgmq/30_read.sql:45
 create or replace function pgmq._read_special(queue_name text, vt integer, qty integer, conditional jsonb)
 returns setof pgmq.message_record language plpgsql as $$
 declare
@@ -991,7 +1001,7 @@ end $$;
 
 -- Sets the end of the lease for messages that were just claimed by id. Uses leased_N_token. Locks: the rows of the
 -- messages.
--- from contracts/pgmq/30_read.sql:73
+-- from contracts/pgmq/30_read.sql:75
 create or replace function pgmq._hold(q penstock.queue, ids bigint[], vt integer) returns setof pgmq.message_record
 language plpgsql as $$
 declare
@@ -1015,7 +1025,7 @@ end $$;
 -- Claims messages by their ids, in their order, up to the wanted number. Messages that another consumer has are
 -- skipped. Uses lane_N_order, scheduled_id and leased_N_id. Locks: the messages that it claims, with SKIP LOCKED, and
 -- the throughput lock as _spend.
--- from contracts/pgmq/30_read.sql:96
+-- from contracts/pgmq/30_read.sql:98
 create or replace function pgmq._take(q penstock.queue, ids bigint[], vt integer, wanted integer)
 returns setof pgmq.message_record language plpgsql as $$
 declare
@@ -1042,7 +1052,7 @@ end $$;
 
 -- Claims one message by its id. Returns null if it is not waiting, or if another transaction has locked it. Locks: the
 -- row of the message, with SKIP LOCKED. Uses lane_N_order, scheduled_id and leased_N_id.
--- from contracts/pgmq/30_read.sql:122
+-- from contracts/pgmq/30_read.sql:124
 create or replace function pgmq._take_one(q penstock.queue, id bigint, vt integer) returns pgmq.message_record
 language plpgsql as $$
 declare
@@ -1059,43 +1069,43 @@ begin
 end $$;
 
 -- Returns the readable messages of a queue with their contents. Locks: ACCESS SHARE. Reads the whole queue.
--- from contracts/pgmq/30_read.sql:138
+-- from contracts/pgmq/30_read.sql:140
 create or replace function pgmq._visible(queue_id integer) returns table (id bigint, message jsonb) language plpgsql
   as $$
 #variable_conflict use_column
 begin
--- from contracts/pgmq/30_read.sql:143, segment 0
+-- from contracts/pgmq/30_read.sql:145, segment 0
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_0 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:143, segment 1
+-- from contracts/pgmq/30_read.sql:145, segment 1
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_1 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:143, segment 2
+-- from contracts/pgmq/30_read.sql:145, segment 2
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_2 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:143, segment 3
+-- from contracts/pgmq/30_read.sql:145, segment 3
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_3 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:143, segment 4
+-- from contracts/pgmq/30_read.sql:145, segment 4
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_4 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:143, segment 5
+-- from contracts/pgmq/30_read.sql:145, segment 5
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_5 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:143, segment 6
+-- from contracts/pgmq/30_read.sql:145, segment 6
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_6 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:143, segment 7
+-- from contracts/pgmq/30_read.sql:145, segment 7
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_7 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:143, segment 8
+-- from contracts/pgmq/30_read.sql:145, segment 8
   return query select r.id, pgmq._message(r.body_slot, r.id, r.payload, r.payload_bytes) from penstock.ready_8 r
   where r.queue_id = _visible.queue_id and r.group_key is null and coalesce(r.expires_at > clock_timestamp(), true);
--- from contracts/pgmq/30_read.sql:146
+-- from contracts/pgmq/30_read.sql:148
 end $$;
 
 -- Reads, and tries again until it gets a message or max_poll_seconds have passed. Locks and indexes: as read.
--- from contracts/pgmq/30_read.sql:149
+-- from contracts/pgmq/30_read.sql:151
 create or replace function pgmq.read_with_poll(
   queue_name text, vt integer, qty integer, max_poll_seconds integer default 5, poll_interval_ms integer default 100,
     conditional jsonb default '{}')

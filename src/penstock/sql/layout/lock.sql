@@ -7,6 +7,7 @@
 --                               4 forget expired   the deletion of expired messages from the history
 --                               6 count finished   the counters of the queues
 --                               7 record charts    the charts of the queues
+--                               8 test clock       the installation of penstock.testing.Clock (taken in Python)
 --   1885695604  depth           the queue          admission under max_depth (shared), its count (exclusive)
 --   1885695605  in flight       the queue          claims of a queue with max_in_flight
 --   1885695606  throughput      the queue          the tokens of throughput_limit
@@ -14,6 +15,7 @@
 --   1885695608  sweep           the queue          the floors and the registers that belong to them
 --   1885695609  timers          0 commit, 1 value  the floors of the timers
 --   1885695610  quiet           the queue          the lowest bit of its sweep register
+--   1885695611  lake            hash of its name   the ledger of a lake (taken in Python)
 --   1885695616  generation      the queue          the eight generations of a queue: 1885695616 to 1885695623
 --
 -- A reservation is a lock with one number of 64 bits, which a transaction holds that has put messages into a queue with

@@ -1,5 +1,5 @@
-// What the pages do beyond links and forms. Without it they work too: nothing refreshes by itself, and confirmations
-// are pages instead of dialogs.
+// Live refreshes, dialogs, charts and copy buttons. The pages work without this script: then nothing refreshes by
+// itself, and confirmations are pages instead of dialogs.
 "use strict";
 
 const $ = (selector) => document.querySelector(selector);
@@ -7,7 +7,7 @@ const $ = (selector) => document.querySelector(selector);
 // Live pages: the server says when there is news, and the part that shows it is fetched again. Other pages learn only
 // whether the database answers.
 const live = {
-  // Where the events come from. A server that cannot keep a connection open names no address.
+  // The address of the events. A server that cannot keep a connection open names no address.
   address: document.currentScript.dataset.events,
   source: null,
   button: $("#live"),
@@ -20,7 +20,7 @@ const live = {
     this.source = new EventSource(this.follows ? this.address : `${this.address}?only=status`);
     this.source.addEventListener("tick", () => {
       stale(null);
-      // A menu that is open is not taken away from under the pointer.
+      // An open menu stays open.
       if (!$("details.menu[open]")) htmx.trigger(document.body, "tick");
     });
     this.source.addEventListener("open", () => stale(null));
@@ -134,7 +134,7 @@ document.addEventListener("keydown", (event) => {
   showPoint(svg, Number(svg.dataset.at ?? last + 1) + step);
 });
 
-// A refusal is shown where the answer was wanted.
+// An error in a dialog is shown in the dialog. After a failed refresh the page says that it is stale.
 document.body.addEventListener("htmx:responseError", (event) => {
   if (event.detail.elt.closest("[data-dialog]")) {
     const page = new DOMParser().parseFromString(event.detail.xhr.responseText, "text/html");
@@ -147,7 +147,7 @@ document.body.addEventListener("htmx:responseError", (event) => {
 });
 document.body.addEventListener("htmx:sendError", () => stale("The server does not answer."));
 
-// On a phone the pages are in a strip: the one that is shown is in sight.
+// On a phone the navigation is a strip, which is scrolled to the current page.
 $("nav.main [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 
 document.addEventListener("keydown", (event) => {

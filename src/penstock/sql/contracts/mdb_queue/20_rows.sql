@@ -111,7 +111,7 @@ end $$;
 -- Returns the number of messages to claim: the LIMIT in the text of the statement, or a prediction if it is a
 -- parameter. Surplus messages go back before the statement ends.
 create or replace function mdb_queue._wanted() returns integer language sql stable as $$
-  select greatest(1, least(10000, coalesce(nullif(substr(current_setting('mdb_queue.act', true), 7), ''),
+  select greatest(1, least({limit.messages}, coalesce(nullif(substr(current_setting('mdb_queue.act', true), 7), ''),
     mdb_queue._setting('count'), '100')::integer))
 $$;
 

@@ -151,7 +151,8 @@ begin
   if coalesce(worker, '') <> coalesce(current_setting('mdb_queue.worker', true), '') then
     perform set_config('mdb_queue.worker', coalesce(worker, ''), false);
   end if;
-  if round(lease) between 1 and 43200 and round(lease)::text is distinct from mdb_queue._setting('lease') then
+  if round(lease) between 1 and {limit.lease_seconds}
+    and round(lease)::text is distinct from mdb_queue._setting('lease') then
     perform set_config('mdb_queue.lease', round(lease)::text, false);
   end if;
 end $$;

@@ -281,7 +281,7 @@ begin
     --: branch on slot
     if lone is not null and pg_relation_size('penstock.lane_{slot}', 'main') > bigint '0' then
       return query
-      select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end, t.enqueued_at,
+      select t.id, case when t.hold = 0 then t.attempt else least(t.attempt + 1, {limit.attempt}) end, t.enqueued_at,
         case when t.hold = 0 then t.claimed_at else '-infinity' end,
         case when t.hold = 0 then t.enqueued_at else penstock._hold_until(t.hold) end, null::jsonb, t.headers,
           {slot}::smallint, t.ctid, null::smallint

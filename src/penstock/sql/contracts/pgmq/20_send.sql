@@ -101,7 +101,7 @@ end $$;
 create or replace function pgmq._send_batch(queue_name text, msgs jsonb[], headers jsonb[], delay timestamptz)
 returns setof bigint language plpgsql as $$
 declare
-  piece constant integer := 10000;
+  piece constant integer := {limit.messages};
   due   timestamptz := pgmq._later(delay);
   first integer := 1;
   n     integer;
@@ -125,7 +125,7 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   counted boolean;
 begin
-  if cardinality(msgs) between 1 and 10000 and array_position(msgs, null) is null then
+  if cardinality(msgs) between 1 and {limit.messages} and array_position(msgs, null) is null then
     return query select * from penstock.enqueue_many(lower(queue_name), msgs);
     counted := pgmq._sent(queue_name, cardinality(msgs));
   else

@@ -11,7 +11,8 @@ declare
   slot integer := {token.segment(_lift_limit.token)};
 begin
   --: branch on slot
-  update penstock.leased_{slot} l set max_attempts = 32767 where l.token = _lift_limit.token and l.id = _lift_limit.id;
+  update penstock.leased_{slot} l set max_attempts = {limit.attempt}
+  where l.token = _lift_limit.token and l.id = _lift_limit.id;
   --: end
   return _lift_limit.attempt;
 end $$;
@@ -26,7 +27,8 @@ declare
   -- every call.
   held constant interval := make_interval(secs => read.vt);
 begin
-  if read.vt between 1 and 43200 and qty between 1 and 10000 and (conditional = '{}' or conditional is null) then
+  if read.vt between 1 and {limit.lease_seconds} and qty between 1 and {limit.messages}
+    and (conditional = '{}' or conditional is null) then
     return query
     select l.id, case when l.attempt >= 100 and l.max_attempts = 100 then pgmq._lift_limit(l.id, l.token, l.attempt)
       else l.attempt end, l.enqueued_at, l.lease_until - held, l.lease_until,
@@ -58,8 +60,8 @@ begin
     return;
   end if;
   while left_over > 0 loop
-    ids := array(select c.id from penstock._claim_by_id(q.name, least(left_over, 10000),
-      greatest(1, least(_read_special.vt, 43200))) c);
+    ids := array(select c.id from penstock._claim_by_id(q.name, least(left_over, {limit.messages}),
+      greatest(1, least(_read_special.vt, {limit.lease_seconds}))) c);
     exit when cardinality(ids) = 0;
     return query select * from pgmq._hold(q, ids, _read_special.vt);
     left_over := left_over - cardinality(ids);
@@ -84,7 +86,7 @@ begin
     return next pgmq._record(l);
     if _hold.vt <= 0 then
       perform penstock._unclaim(l.token, array[l.id], true);
-    elsif _hold.vt > 43200 then
+    elsif _hold.vt > {limit.lease_seconds} then
       perform penstock._amend_by_id(q.id, l.id, null, until, null);
     end if;
   end loop;
@@ -128,7 +130,7 @@ begin
     return null;
   end if;
   if m.attempt >= 99 and m.max_attempts = 100 then
-    m.max_attempts := 32767;
+    m.max_attempts := {limit.attempt};
   end if;
   perform penstock._lease_by_id(m, clock_timestamp() + make_interval(secs => greatest(_take_one.vt, 1)), null);
   return (select h from pgmq._hold(q, array[_take_one.id], _take_one.vt) h);

@@ -5,8 +5,8 @@ create or replace function penstock.beat(worker text, state text, started_at tim
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 begin
-  if octet_length(beat.worker) not between 1 and 1024 or beat.worker is null then
-    perform penstock._fail_value('worker', beat.worker, '1 to 1024 bytes of text');
+  if octet_length(beat.worker) not between 1 and {limit.key_bytes} or beat.worker is null then
+    perform penstock._fail_value('worker', beat.worker, '1 to {limit.key_bytes} bytes of text');
   elsif beat.state not in ('running', 'draining') or beat.state is null then
     perform penstock._fail_value('state', beat.state, 'running or draining');
   elsif beat.started_at is null then

@@ -4,8 +4,8 @@
 -- stay. When no member is left, the batch finishes.
 -- A member that another transaction has locked, for example because it has acked it, is left. It is cancelled later,
 -- unless that transaction has ended it.
--- Locks: the row of the batch, and the rows of the messages with SKIP LOCKED, until commit. Uses batch_pkey. Otherwise as
--- _cancel_members.
+-- Locks: the row of the batch, and the rows of the messages with SKIP LOCKED, until commit. Uses batch_pkey, and
+-- otherwise the indexes of _cancel_members.
 create or replace function penstock.cancel_batch(batch_id bigint, max_count integer default 10000,
   out cancelled bigint, out more boolean)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -92,7 +92,7 @@ end $$;
 -- A piece has 1 to 10,000 members.
 create or replace function penstock._check_piece(max_count integer) returns void language plpgsql as $$
 begin
-  if max_count not between 1 and 10000 or max_count is null then
-    perform penstock._fail_value('max_count', max_count::text, 'a whole number from 1 to 10000');
+  if max_count not between 1 and {limit.messages} or max_count is null then
+    perform penstock._fail_value('max_count', max_count::text, 'a whole number from 1 to {limit.messages}');
   end if;
 end $$;

@@ -49,9 +49,10 @@ begin
                 where s.queue_id = q.id and s.due_at > started - interval '1 second' order by s.due_at limit 1));
 end $$;
 
--- In how many seconds throughput_limit has tokens for a twentieth of a second again; null if it holds no message back.
--- A claim under way may spend tokens that have just come, and the next ones are not known then: the caller asks again
--- soon. Not for long, because then something else holds the messages back.
+-- Returns the number of seconds until throughput_limit has tokens for a twentieth of a second again. Null if the limit
+-- delays no message. If there are tokens now, a claim that is running may spend them, so the caller asks again after 20
+-- ms. It does so for 200 ms, because after that something else delays the messages. Locks: ACCESS SHARE. Indexes: as
+-- _any_waiting.
 create or replace function penstock._throttled_for(q penstock.queue, now_us bigint) returns double precision
 language plpgsql as $$
 declare

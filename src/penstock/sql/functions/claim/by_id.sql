@@ -209,7 +209,8 @@ begin
     payload, payload_bytes, last_error)
   values (lease_token, until, nextval('penstock.position'), m.key is not null
     or q.max_in_flight is not null, m.id, m.enqueued_at, m.expires_at,
-    coalesce(m.first_claimed_at, started), started, m.queue_id, m.priority, least(m.attempt + 1, 32767), m.max_attempts,
+    coalesce(m.first_claimed_at, started), started, m.queue_id, m.priority, least(m.attempt + 1, {limit.attempt}),
+    m.max_attempts,
       m.body_slot,
     _lease_by_id.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error);
   --: end

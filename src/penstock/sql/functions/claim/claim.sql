@@ -96,7 +96,8 @@ begin
   into lane_queue, lane_rank, lane_floor, slot, until, history, alone, due, tends, quiet, empty
   from penstock.queue q
   where q.name = claim.queue and q.plain_out and pg_sequence_last_value(q.lanes_register) = bigint '{lanes.priority_0}'
-    and count between 1 and 10000 and coalesce(claim.lease_seconds, 1) between 1 and 43200;
+    and count between 1 and {limit.messages}
+    and coalesce(claim.lease_seconds, 1) between 1 and {limit.lease_seconds};
   if found then
     if due then
       perform penstock._in_passing(q) from penstock.queue q where q.id = lane_queue;

@@ -33,7 +33,7 @@ begin
     payload_bytes, last_error)
   select lease_base + {slot}, started + make_interval(secs => coalesce(_claim_dead.lease_seconds, q.lease_seconds)),
     t.id, false, t.id, t.enqueued_at, t.first_claimed_at, started, t.dead_at, t.queue_id, t.priority,
-    least(t.attempt + 1, 32767), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
+    least(t.attempt + 1, {limit.attempt}), t.max_attempts, t.body_slot, _claim_dead.worker, t.key,
     t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error
   from taken t order by t.id
   returning {lease.row(l, dlq, q.name)};

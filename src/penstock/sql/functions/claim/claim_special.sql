@@ -23,8 +23,8 @@ declare
   slot       integer;
 begin
   if queue ^@ 'penstock.' then perform penstock._check_internal(queue); end if;
-  if count not between 1 and 10000 or count is null then
-    perform penstock._fail_value('count', count::text, 'a whole number from 1 to 10000');
+  if count not between 1 and {limit.messages} or count is null then
+    perform penstock._fail_value('count', count::text, 'a whole number from 1 to {limit.messages}');
   end if;
   perform penstock._check_lease(_claim_special.lease_seconds);
   select * into q from penstock.queue t where t.name = _claim_special.queue;

@@ -19,7 +19,7 @@ declare
   m       penstock.lease;
 begin
   -- claim refuses a count out of range.
-  if portion is not distinct from claim_within.count or claim_within.count > 10000 then
+  if portion is not distinct from claim_within.count or claim_within.count > {limit.messages} then
     return query select * from penstock.claim(claim_within.queue, claim_within.count, claim_within.lease_seconds,
       claim_within.worker);
     return;

@@ -2,8 +2,9 @@
 -- Locks: none. Indexes: none.
 create or replace function penstock._check_lease(lease_seconds integer) returns void language plpgsql as $$
 begin
-  if lease_seconds not between 1 and 43200 then
-    perform penstock._fail_value('lease_seconds', lease_seconds::text, 'a whole number from 1 to 43200');
+  if lease_seconds not between 1 and {limit.lease_seconds} then
+    perform penstock._fail_value('lease_seconds', lease_seconds::text,
+      'a whole number from 1 to {limit.lease_seconds}');
   end if;
 end $$;
 

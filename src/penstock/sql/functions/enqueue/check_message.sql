@@ -29,11 +29,11 @@ begin
     perform penstock._fail_value('headers', format('%s bytes',
       greatest(pg_column_size(headers), penstock._text_bytes(headers))), 'at most 16384 bytes');
   end if;
-  if octet_length(key) not between 1 and 1024 then
-    perform penstock._fail_value('key', key, '1 to 1024 bytes of text');
+  if octet_length(key) not between 1 and {limit.key_bytes} then
+    perform penstock._fail_value('key', key, '1 to {limit.key_bytes} bytes of text');
   end if;
-  if octet_length(group_key) not between 1 and 1024 then
-    perform penstock._fail_value('group_key', group_key, '1 to 1024 bytes of text');
+  if octet_length(group_key) not between 1 and {limit.key_bytes} then
+    perform penstock._fail_value('group_key', group_key, '1 to {limit.key_bytes} bytes of text');
   end if;
   if delay is not null and visible_at is not null then
     perform penstock._fail_value('visible_at', visible_at::text, 'delay or visible_at, not both');

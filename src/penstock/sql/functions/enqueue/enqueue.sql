@@ -30,7 +30,8 @@ begin
   -- least. A payload with a number such as 1e131000 is small as it is stored and large as text.
   if (enqueue.payload_bytes, enqueue.headers, enqueue.key, enqueue.group_key, enqueue.delay, enqueue.visible_at,
       enqueue.ttl, enqueue.max_attempts) is null
-     and pg_column_size(enqueue.payload) <= 1000 and octet_length(enqueue.payload::text) <= 8192
+     and pg_column_size(enqueue.payload) <= {payload.inline_bytes}
+     and octet_length(enqueue.payload::text) <= {payload.inline_text_bytes}
      and on_conflict = 'replace' and unique_while = 'waiting' then
     --: branch on slot
     insert into penstock.lane_{slot} (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)

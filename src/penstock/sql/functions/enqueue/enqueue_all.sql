@@ -3,8 +3,8 @@
 create or replace function penstock.enqueue_all(messages jsonb) returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
-  if messages is null or jsonb_typeof(messages) <> 'array' or jsonb_array_length(messages) > 10000 then
-    perform penstock._fail_value('messages', left(messages::text, 100), 'an array of up to 10000 objects');
+  if messages is null or jsonb_typeof(messages) <> 'array' or jsonb_array_length(messages) > {limit.messages} then
+    perform penstock._fail_value('messages', left(messages::text, 100), 'an array of up to {limit.messages} objects');
   end if;
   return query
   select penstock.enqueue(queue => m.queue, payload => m.payload, headers => m.headers, key => m.key,

@@ -24,7 +24,7 @@ begin
   -- A plain batch is inserted by one statement, if all of it is plain. Other messages are enqueued one by one.
   if (payloads_bytes, enqueue_many.headers, keys, enqueue_many.priorities, group_keys, delays, visible_ats, ttls,
     enqueue_many.max_attempts) is null
-     and cardinality(payloads) <= 10000 and on_conflict = 'replace' and unique_while = 'waiting' then
+     and cardinality(payloads) <= {limit.messages} and on_conflict = 'replace' and unique_while = 'waiting' then
     --: branch on slot
     return query
     insert into penstock.lane_{slot} (id, position, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
@@ -39,7 +39,8 @@ begin
       and case when over >= 0 and pg_sequence_last_value(q.notify_register) <= date_part('epoch', started) * 1e6
                then penstock._wake(q.notify_register, q.waiting_register, q.name) else true end
       and not exists (select from unnest(payloads) x
-        where x is null or pg_column_size(x) > 1000 or octet_length(x::text) > 8192)
+        where x is null or pg_column_size(x) > {payload.inline_bytes}
+          or octet_length(x::text) > {payload.inline_text_bytes})
     returning id;
     --: end
     get diagnostics n = row_count;
@@ -88,8 +89,8 @@ declare
   m record;
 begin
   if queue ^@ 'penstock.' then perform penstock._check_internal(queue); end if;
-  if not coalesce(n between 1 and 10000, false) then
-    perform penstock._fail_value('payloads', coalesce(n, 0) || ' messages', '1 to 10000 messages a call');
+  if not coalesce(n between 1 and {limit.messages}, false) then
+    perform penstock._fail_value('payloads', coalesce(n, 0) || ' messages', '1 to {limit.messages} messages a call');
   end if;
   if exists (select from (values (cardinality(payloads)), (cardinality(payloads_bytes)), (cardinality(headers)),
       (cardinality(keys)), (cardinality(priorities)), (cardinality(group_keys)), (cardinality(delays)),

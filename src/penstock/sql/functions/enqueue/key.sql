@@ -47,7 +47,7 @@ begin
   if unique_while = 'unfinished' then
     waiting := penstock._leased_with_key(q.id, m.key);
     if waiting is not null and on_conflict = 'error' then
-      perform penstock._fail_key(q.name, m.key, waiting, 'is in work');
+      perform penstock._fail_key(q.name, m.key, waiting, 'is leased');
     elsif waiting is not null then
       return waiting;
     end if;

@@ -19,8 +19,8 @@ end $$;
 create or replace function penstock.cancel_many(ids bigint[]) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
-  if cardinality(ids) > 10000 or ids is null then
-    perform penstock._fail_value('ids', cardinality(ids)::text, 'up to 10000 ids');
+  if cardinality(ids) > {limit.messages} or ids is null then
+    perform penstock._fail_value('ids', cardinality(ids)::text, 'up to {limit.messages} ids');
   end if;
   return (select count(penstock._remove_waiting(wanted.id, 'cancelled'))
     from (select distinct i as id from unnest(ids) i order by i) wanted);

@@ -12,8 +12,8 @@ declare
   n     bigint := 0;
   wanted bigint;
 begin
-  if cardinality(ids) > 10000 or ids is null then
-    perform penstock._fail_value('ids', cardinality(ids)::text, 'up to 10000 ids');
+  if cardinality(ids) > {limit.messages} or ids is null then
+    perform penstock._fail_value('ids', cardinality(ids)::text, 'up to {limit.messages} ids');
   end if;
   select * into q from penstock.queue t where t.name = move.queue;
   if not found then

@@ -10,8 +10,8 @@ declare
   n      bigint := 0;
   wanted bigint;
 begin
-  if cardinality(ids) > 10000 or ids is null then
-    perform penstock._fail_value('ids', cardinality(ids)::text, 'up to 10000 ids');
+  if cardinality(ids) > {limit.messages} or ids is null then
+    perform penstock._fail_value('ids', cardinality(ids)::text, 'up to {limit.messages} ids');
   elsif set_priority.priority not between -9 and 9 or set_priority.priority is null then
     perform penstock._fail_value('priority', set_priority.priority::text, '-9 to 9');
   end if;

@@ -50,13 +50,15 @@ create or replace function penstock._with_setting(q penstock.queue, setting text
 language plpgsql as $$
 begin
   case setting
-    when 'lease_seconds' then q.lease_seconds := penstock._whole(setting, value, 1, 43200, 30);
+    when 'lease_seconds' then q.lease_seconds := penstock._whole(setting, value, 1, {limit.lease_seconds}, 30);
     when 'max_attempts' then q.max_attempts := penstock._whole(setting, value, 1, 100, 5);
-    when 'message_ttl_seconds' then q.message_ttl_seconds := penstock._whole(setting, value, 1, 315360000, null);
+    when 'message_ttl_seconds' then
+      q.message_ttl_seconds := penstock._whole(setting, value, 1, {limit.ttl_seconds}, null);
     when 'max_depth' then q.max_depth := penstock._whole(setting, value, 1, 1000000000, null);
     when 'throughput_limit' then q.throughput_limit := penstock._whole(setting, value, 1, 1000000, null);
     when 'max_in_flight' then q.max_in_flight := penstock._whole(setting, value, 1, 1000000, null);
-    when 'max_payload_bytes' then q.max_payload_bytes := penstock._whole(setting, value, 1, 104857600, 262144);
+    when 'max_payload_bytes' then
+      q.max_payload_bytes := penstock._whole(setting, value, 1, 104857600, {payload.default_bytes});
     when 'keep_history' then q.keep_history := penstock._whole(setting, value, 0, 3650, 7);
     when 'dlq_enabled' then q.dlq_enabled := penstock._truth(setting, value, true);
     when 'paused' then q.paused := penstock._truth(setting, value, false);

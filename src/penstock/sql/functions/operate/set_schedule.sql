@@ -72,7 +72,7 @@ begin
     when 'key' then s.key := penstock._text_of(setting, value);
     when 'priority' then s.priority := penstock._whole(setting, value, -9, 9, 0);
     when 'group_key' then s.group_key := penstock._text_of(setting, value);
-    when 'ttl_seconds' then s.ttl_seconds := penstock._whole(setting, value, 1, 315360000, null);
+    when 'ttl_seconds' then s.ttl_seconds := penstock._whole(setting, value, 1, {limit.ttl_seconds}, null);
     when 'max_attempts' then s.max_attempts := penstock._whole(setting, value, 1, 100, null);
     when 'missed' then
       s.missed := coalesce(penstock._text_of(setting, value), 'once');

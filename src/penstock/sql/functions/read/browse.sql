@@ -27,8 +27,8 @@ begin
   if parts is null then
     perform penstock._fail_value('state', state,
       'ready, scheduled, leased, dead, finished, done, expired, cancelled or superseded');
-  elsif page not between 1 and 10000 or page is null then
-    perform penstock._fail_value('page', page::text, '1 to 10000');
+  elsif page not between 1 and {limit.messages} or page is null then
+    perform penstock._fail_value('page', page::text, '1 to {limit.messages}');
   elsif look not between 1 and 1000000 or look is null then
     perform penstock._fail_value('look', look::text, '1 to 1000000');
   elsif part <> all (parts) then

@@ -22,10 +22,10 @@ declare
   s         penstock.sighting;
   block     bigint;
 begin
-  if octet_length(wanted) not between 1 and 1024 or wanted is null then
-    perform penstock._fail_value('wanted', wanted, '1 to 1024 bytes of text');
-  elsif page not between 1 and 10000 or page is null then
-    perform penstock._fail_value('page', page::text, '1 to 10000');
+  if octet_length(wanted) not between 1 and {limit.key_bytes} or wanted is null then
+    perform penstock._fail_value('wanted', wanted, '1 to {limit.key_bytes} bytes of text');
+  elsif page not between 1 and {limit.messages} or page is null then
+    perform penstock._fail_value('page', page::text, '1 to {limit.messages}');
   elsif milliseconds not between 1 and 60000 or milliseconds is null then
     perform penstock._fail_value('milliseconds', milliseconds::text, '1 to 60000');
   end if;
@@ -119,7 +119,7 @@ begin
     --: branch on slot
     return query select s.* from penstock.lane_{slot} t cross join lateral (
         select t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-          case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end::smallint as attempt,
+          case when t.hold = 0 then t.attempt else least(t.attempt + 1, {limit.attempt}) end::smallint as attempt,
           t.max_attempts, t.body_slot, case when t.hold = 0 then t.worker else (select g.worker
             from penstock.grant_{slot} g where g.lease_until = {hold.until(t.hold)} and g.hold = t.hold limit 1)
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e

@@ -16,7 +16,7 @@ begin
   -- One statement is enough for messages that only have to be deleted: leases in place in one segment, or moved by one
   -- claim.
   if {token.leaves_no_history(tokens[1])} and {token.is_moved(tokens[1])} and tokens[1] = all (tokens)
-    and cardinality(ids) = cardinality(tokens) and cardinality(ids) <= 10000 then
+    and cardinality(ids) = cardinality(tokens) and cardinality(ids) <= {limit.messages} then
     --: branch on slot
     return query
     delete from penstock.leased_{slot} l where l.token = tokens[1] and l.id = any (ids)
@@ -25,7 +25,7 @@ begin
     --: end
     get diagnostics n = row_count;
   elsif {token.leaves_no_history(tokens[1])} and {token.is_in_place(tokens[1])}
-    and cardinality(ids) = cardinality(tokens) and cardinality(ids) <= 10000 then
+    and cardinality(ids) = cardinality(tokens) and cardinality(ids) <= {limit.messages} then
     select array_agg(penstock._place(t)), count(*) <= 64
       and bool_and({token.lease_end(t)} = {token.lease_end(tokens[1])}) into places, alike
     from unnest(tokens) t having bool_and({token.segment_and_history(t)} = {token.segment_and_history(tokens[1])});
@@ -103,7 +103,7 @@ begin
         from moved
         union all
         select l.id, l.enqueued_at, coalesce(l.first_claimed_at, g.claimed_at), g.claimed_at, l.queue_id, l.priority,
-          least(l.attempt + 1, 32767)::smallint, l.max_attempts, g.worker, l.key, l.group_key, l.headers,
+          least(l.attempt + 1, {limit.attempt})::smallint, l.max_attempts, g.worker, l.key, l.group_key, l.headers,
           l.payload, l.payload_bytes, l.last_error
         from let_go l left join lateral (select g.claimed_at, g.worker from penstock.grant_{slot} g
                                          where g.lease_until = penstock._hold_until(l.hold) and g.hold = l.hold

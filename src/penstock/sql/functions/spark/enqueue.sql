@@ -44,7 +44,7 @@ begin
     perform penstock._spark_hand_on(of_queue.queue, of_queue.queue is not distinct
       from spark_enqueue.queue, of_queue.plain > 0, of_queue.plain < of_queue.total,
       -- Portions of about 2 MB fit in memory. An array is limited to 1 GB, so a portion has at most 512 MB.
-      greatest(1, least(10000, 2097152 / (of_queue.usual + 1), 536870912 / (of_queue.largest + 1)))::integer,
+      greatest(1, least({limit.messages}, 2097152 / (of_queue.usual + 1), 536870912 / (of_queue.largest + 1)))::integer,
         on_conflict, unique_while);
   end loop;
 end $$;

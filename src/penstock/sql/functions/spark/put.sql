@@ -29,14 +29,14 @@ begin
   end if;
   slot := penstock._lock_current();
   if (p.payloads_bytes, p.headers, p.priorities, p.delays, p.visible_ats, p.ttls, p.max_attempts,
-    q.message_ttl_seconds) is null and p.largest <= 1000 then
+    q.message_ttl_seconds) is null and p.largest <= {payload.inline_bytes} then
     -- Unnesting one array takes a third less time than six, of which five are null.
     --: branch on slot
     insert into penstock.ready_{slot} (position, id, enqueued_at, queue_id, priority, attempt, max_attempts, payload)
     select n.id, n.id, started, q.id, 0, 0, q.max_attempts, n.payload
     from (select nextval('penstock.position') as id, u as payload from unnest(p.payloads) u offset 0) n;
     --: end
-  elsif not p.is_scheduled and p.largest <= 1000 then
+  elsif not p.is_scheduled and p.largest <= {payload.inline_bytes} then
     --: branch on slot
     insert into penstock.ready_{slot} (position, id, enqueued_at, expires_at, queue_id, priority, attempt, max_attempts,
       headers, payload, payload_bytes)
@@ -57,7 +57,8 @@ begin
         started + make_interval(secs => coalesce(i.ttl, q.message_ttl_seconds)) as expires_at,
         case when i.visible_at > started then i.visible_at when i.delay > 0
           then started + make_interval(secs => i.delay) end as due_at,
-        case when greatest(pg_column_size(i.payload), octet_length(i.payload_bytes)) > 1000 then {slot}::smallint end
+        case when greatest(pg_column_size(i.payload), octet_length(i.payload_bytes)) > {payload.inline_bytes}
+          then {slot}::smallint end
           as body_slot
       from unnest(p.payloads, p.payloads_bytes, p.headers, p.priorities, p.delays, p.visible_ats, p.ttls,
         p.max_attempts)

@@ -93,8 +93,8 @@ begin
          i (payload, payload_bytes, headers, key, priority, group_key, delay, visible_at, ttl, max_attempts);
   end if;
   p.checksum := mod(mod(hashes, modulus) + modulus, modulus);
-  if p.count not between 1 and 10000 then
-    perform penstock._fail_value('payloads', p.count || ' messages', '1 to 10000 messages a call');
+  if p.count not between 1 and {limit.messages} then
+    perform penstock._fail_value('payloads', p.count || ' messages', '1 to {limit.messages} messages a call');
   end if;
   if is_doubtful then
     begin

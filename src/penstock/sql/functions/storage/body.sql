@@ -5,7 +5,7 @@ declare
   slot integer;
 begin
   m.body_slot := null;
-  if greatest(pg_column_size(m.payload), octet_length(m.payload_bytes)) > 1000 then
+  if greatest(pg_column_size(m.payload), octet_length(m.payload_bytes)) > {payload.inline_bytes} then
     m.body_slot := penstock._lock_current();
     slot := m.body_slot;
     --: branch on slot

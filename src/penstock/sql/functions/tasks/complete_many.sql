@@ -63,8 +63,8 @@ $$;
 -- Results are kept for 1 second to 10 years.
 create or replace function penstock._check_keep(keep_seconds integer) returns void language plpgsql as $$
 begin
-  if keep_seconds not between 1 and 315360000 then
-    perform penstock._fail_value('keep_seconds', keep_seconds::text, 'a whole number from 1 to 315360000');
+  if keep_seconds not between 1 and {limit.ttl_seconds} then
+    perform penstock._fail_value('keep_seconds', keep_seconds::text, 'a whole number from 1 to {limit.ttl_seconds}');
   end if;
 end $$;
 

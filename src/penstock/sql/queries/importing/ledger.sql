@@ -11,7 +11,7 @@ returning key
 delete from penstock.import_row where source = %(source)s and key = any (%(keys)s::text[])
 
 -- name: enqueue
--- Texts, so that no number in a payload passes through another language's idea of numbers.
+-- Payloads are passed as text, so that no driver converts their numbers.
 select count(*) from penstock.enqueue_many(%(queue)s,
   payloads => %(payloads)s::text[]::jsonb[], payloads_bytes => %(payloads_bytes)s::bytea[],
   headers => %(headers)s::text[]::jsonb[],

@@ -1,5 +1,5 @@
 -- name: find
--- PGMQ's tables are in lower case; a view of that name is Penstock's own pgmq.
+-- PGMQ's tables have names in lower case. A view with this name belongs to the schema pgmq of Penstock.
 select c.oid::regclass::text, c.relkind = 'v', current_database() || ' ' || c.oid
   from pg_class c join pg_namespace n on n.oid = c.relnamespace
  where n.nspname = 'pgmq' and c.relname = lower('q_' || %(queue)s)
@@ -8,7 +8,7 @@ select c.oid::regclass::text, c.relkind = 'v', current_database() || ' ' || c.oi
 select count(*) from {table}
 
 -- name: held
--- Messages that a reader holds: read, and not visible again.
+-- Messages that a reader holds: they were read, and are not visible again yet.
 select count(*) from {table} where read_ct > 0 and vt > clock_timestamp()
 
 -- name: rows

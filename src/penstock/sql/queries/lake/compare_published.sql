@@ -1,6 +1,6 @@
 -- Compares the rows of gold of some days with those that are published, by day and queue: the numbers and checksums of
--- the rows of both sides, and the keys of rows that differ. Everything in braces is ours. Scans both, the published
--- ones by their index on the day if they have one.
+-- the rows of both sides, and the keys of rows that differ. Our own code fills in the placeholders in braces. Scans the
+-- rows of gold. Uses the index on the day of the published ones, if there is one.
 with both_sides as (
   select true as is_expected, {day}::text as day, {queue} as queue, concat_ws(' ', {name}) as name,
     hashtextextended(row ({fields})::text, 0) as hash

@@ -1,5 +1,5 @@
--- How many rows of a stretch of a log there are by day and queue, and the sum of their checksums. Everything in braces
--- is ours. Walks history_log_xid or attempt_log_xid.
+-- Counts the rows of a range of a log by day and queue, and sums their checksums. Our own code fills in the
+-- placeholders in braces. Uses history_log_xid or attempt_log_xid.
 select ({time} at time zone 'UTC')::date::text, queue, count(*),
   sum(('x0' || left(md5({row}), 15))::bit(64)::bigint)::text
 from {relation}

@@ -1,4 +1,4 @@
--- What operators did, newest first; the next page is `before` the last id of this one. Uses the primary key.
+-- The actions of operators, the latest first. The next page is `before` the last id of this one. Uses the primary key.
 select id, at, actor, act, target, details::text, request_id, address
   from penstock.activity
  where (%(before)s::bigint is null or id < %(before)s::bigint)

@@ -1,2 +1,2 @@
--- What the server's clock shows.
+-- The time of the server's clock.
 select clock_timestamp() as shown_at

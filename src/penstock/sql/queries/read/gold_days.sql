@@ -1,5 +1,5 @@
--- Gold by the day: what ended, and how long it took. 95th and 99th percentiles are those of the worst queue. By the
--- index on the day.
+-- Gold by day: the finished messages and their durations. The 95th and 99th percentiles are those of the worst queue.
+-- Uses the index on the day.
 select day::timestamp at time zone 'UTC',
        {sums}
   from penstock.gold_queue_day

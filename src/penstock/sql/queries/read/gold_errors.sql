@@ -1,4 +1,4 @@
--- Gold errors over some days, by kind: the most frequent first. By the index on the day.
+-- Gold errors over some days, by kind: the most frequent first. Uses the index on the day.
 select queue, error_kind, (array_agg(error order by last_at desc))[1], sum(retries)::bigint, sum(dead)::bigint,
        min(first_at), max(last_at)
   from penstock.gold_error_day

@@ -1,5 +1,5 @@
 -- Gold of minutes, in steps: finished messages and their durations. A step's 95th and 99th percentiles are those of its
--- worst minute and queue. queue: one, or NULL for all that are named. By the primary key, or the index on the minute.
+-- worst minute and queue. queue: one, or NULL for all in queues. Uses the primary key, or the index on the minute.
 select date_bin(make_interval(secs => %(step)s::integer), minute, 'epoch'),
        {sums}
   from penstock.gold_queue_minute

@@ -1,4 +1,4 @@
--- Gold by the quarter of an hour: as gold_minutes.sql, in that step. By the primary key, or the index on the quarter.
+-- The same as gold_minutes.sql, from gold by quarter of an hour. Uses the primary key, or the index on the quarter.
 select quarter,
        {sums}
   from penstock.gold_queue_quarter

@@ -1,4 +1,4 @@
--- Gold by queue, over some days: the busiest first. By the index on the day.
+-- Gold by queue, over some days: the busiest first. Uses the index on the day.
 select queue,
        {sums}
   from penstock.gold_queue_day

@@ -1,5 +1,4 @@
--- Gold workers over the last hour of what is published: how much each did, and how busy it was. By the index on the
--- minute.
+-- The workers in the last published hour of gold: how much each did, and how busy it was. Uses the index on the minute.
 select worker, sum(finished)::bigint, sum(failed_attempts)::bigint, sum(busy_seconds), count(distinct queue)
   from penstock.gold_worker_minute
  where minute >= %(since)s::timestamptz and minute < %(until)s::timestamptz

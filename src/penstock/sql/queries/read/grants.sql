@@ -1,2 +1,2 @@
--- Roles that do not exist, and grants that are not as they should be.
+-- The problems of roles and grants: see penstock.check_grants.
 select role_name, problem from penstock.check_grants() order by role_name, problem;

@@ -1,9 +1,9 @@
--- Who keeps PostgreSQL from cleaning up after finished transactions: the holders of the oldest
--- snapshots and transaction ids that count for this database, oldest first.
+-- The holders of the oldest snapshots and transaction ids, the oldest first. PostgreSQL removes no dead rows of this
+-- database that these transactions could still see.
 --
--- Reads statistics views only: no locks. A user without pg_read_all_stats sees its own sessions.
--- Left out: vacuum itself, whose snapshot holds back no other session, and sessions of other databases,
--- which hold up the shared catalogs only.
+-- Reads statistics views only, and takes no locks. A user without pg_read_all_stats sees its own sessions. Vacuum is
+-- left out, because its snapshot does not keep dead rows. So are the sessions of other databases, which keep dead rows
+-- of the shared catalogs only.
 with holder as (
   select 'session' as kind, activity.pid, activity.usename::text as username,
          activity.application_name::text as application, activity.state::text as state,
@@ -22,8 +22,8 @@ with holder as (
     from pg_prepared_xacts as prepared
    where prepared.database = current_database()
   union all
-  -- A slot has no clock: its age is known in transactions only. One without an xmin
-  -- (logical decoding) holds up the system catalogs, which every busy queue writes to as well.
+  -- The age of a slot is known in transactions only. A slot without an xmin (logical decoding) keeps dead rows of the
+  -- system catalogs, to which every busy queue writes as well.
   select 'replication slot', slot.active_pid, null, null,
          case when slot.active then 'active' else 'inactive' end
            || case when slot.xmin is null then ', catalogs only' else '' end,

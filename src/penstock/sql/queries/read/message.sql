@@ -1,6 +1,5 @@
--- One message by id: as it is now if it is waiting, in work or dead, else as history last saw it;
--- with its attempts, as JSON, in their order. No locks. What is leased is scanned only if history does not have the
--- message.
+-- One message by id, with its attempts as JSON, in their order. A finished message is read from history. No locks.
+-- Leased messages are scanned only if history does not have the message.
 select found.*,
        (select json_agg(json_build_array(a.message_id, a.queue, a.attempt, a.worker, a.started_at, a.ended_at, a.error)
                         order by a.started_at, a.attempt)

@@ -1,5 +1,5 @@
--- What operators did to one message, and which act made it as a copy, oldest first. Uses activity_log_message and
--- activity_log_copy.
+-- The actions of operators on one message, and the action that created it as a copy, the oldest first. Uses
+-- activity_log_message and activity_log_copy.
 select id, at, actor, act, target, details::text, request_id, address
   from penstock.activity
  where (details ? 'id' and details ->> 'id' = %(message)s::text)

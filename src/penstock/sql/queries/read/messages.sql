@@ -1,6 +1,6 @@
--- Messages that are waiting, in work or dead, in the order of their ids; a filter that is NULL lets all through.
--- Without a queue, internal queues are left out: they are looked into by name.
--- The dead letters of a queue are found under its name and under <queue>.dlq. No locks.
+-- Waiting, leased and dead messages, in the order of their ids. A filter that is NULL matches all messages. Internal
+-- queues are left out, unless the filter names one. The dead letters of a queue are found under its name and under
+-- <queue>.dlq. No locks.
 select 0 as turn, id, queue, state, payload::text, payload_bytes, headers::text, key, priority, group_key,
        attempt, max_attempts, enqueued_at, visible_at, expires_at, first_claimed_at, claimed_at, lease_until,
        null::timestamptz as finished_at, dead_at, worker, last_error, original_queue

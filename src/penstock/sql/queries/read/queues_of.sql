@@ -1,2 +1,2 @@
--- The queues that live messages are in. No locks.
+-- The queues of unfinished messages by id. No locks.
 select id, queue from penstock.messages where id = any (%(ids)s::bigint[])

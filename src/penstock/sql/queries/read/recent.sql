@@ -1,6 +1,5 @@
--- Messages that finished recently, by queue and state: of the latest rows of history, as many as the sample takes,
--- those of the last seconds. `since` is how far back they reach: a rate is a count over that time. No locks; uses
--- history_log_xid.
+-- Counts the messages that finished in the last seconds, by queue and state, in a sample of the latest rows of history.
+-- since_seconds is the time that the sample covers: a rate is the count divided by it. No locks. Uses history_log_xid.
 with latest as materialized (
   select queue, state, finished_at
     from penstock.history_feed

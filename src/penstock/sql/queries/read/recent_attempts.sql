@@ -1,5 +1,5 @@
--- Attempts that failed recently, by queue: of the latest ones, as many as the sample takes, those of the last seconds.
--- No locks; uses attempt_log_xid.
+-- Counts the attempts that failed in the last seconds, by queue, in a sample of the latest ones: see recent.sql. No
+-- locks. Uses attempt_log_xid.
 with latest as materialized (
   select queue, ended_at
     from penstock.attempts_feed

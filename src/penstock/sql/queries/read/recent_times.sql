@@ -1,6 +1,5 @@
--- How long messages that finished recently had waited for their first claim, and how long their last attempt took, by
--- queue: the 50th, 95th and 99th percentile in seconds, of the latest rows of history, as many as the sample takes. No
--- locks; uses history_log_xid.
+-- The wait for the first claim and the duration of the last attempt of messages that finished recently, by queue: the
+-- 50th, 95th and 99th percentile in seconds, in a sample of the latest rows of history. No locks. Uses history_log_xid.
 with latest as materialized (
   select queue, enqueued_at, first_claimed_at, last_claimed_at, finished_at
     from penstock.history_feed

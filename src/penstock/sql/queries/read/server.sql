@@ -1,5 +1,5 @@
--- What `penstock doctor` asks of the server itself: its version, who we are to it, and the
--- settings that decide whether a queue on it is safe and fast. No locks. Reads no table of Penstock.
+-- The facts about the server that `penstock doctor` checks: its version, the current user, and the settings that decide
+-- whether a queue on it is safe and fast. No locks. Reads no table of Penstock.
 select current_setting('server_version_num')::integer as version_number,
        current_setting('server_version') as version,
        current_database()::text as database,

@@ -1,4 +1,4 @@
--- The queues and states of messages by id: as they are now, else as history last saw them. No locks.
+-- The queues and states of messages by id. Those of finished messages are read from history. No locks.
 select distinct on (id) id, queue, state
   from (select 0 as turn, id, queue, state, null::timestamptz as finished_at from penstock.messages
          where id = any (%(ids)s::bigint[])

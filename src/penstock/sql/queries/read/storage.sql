@@ -1,5 +1,5 @@
--- What is on disk, as one JSON document: sizes of the database, the segments of the ring, the slots of history and the
--- other tables, with what PostgreSQL's statistics know to be dead in them. No locks but ACCESS SHARE.
+-- The sizes on disk, as one JSON document: the database, the segments of the ring, the slots of history and the other
+-- tables, with their dead rows according to PostgreSQL's statistics. Locks: ACCESS SHARE.
 select json_build_object(
   'database_bytes', pg_database_size(current_database()),
   'segments', (select json_agg(s order by s.slot) from penstock.segments s),

@@ -1,5 +1,5 @@
--- Which of the messages are not finished, in which queue and state. What is not found by an index is leased or
--- finished: one scan for all of these. No locks.
+-- The unfinished ones of these messages, with their queues and states. Messages that no index finds are leased or
+-- finished. One scan looks for all of them. No locks.
 with quick as materialized (
   select m.id, m.queue, m.state
     from unnest(%(ids)s::bigint[]) as wanted (id)

@@ -1,4 +1,4 @@
--- The last of the positions that cuts.sql walks along. Everything in braces is ours.
+-- The last of the positions in the cursor of cuts.sql. Our own code fills in the placeholders in braces.
 select xid, {id}
 from {relation} as log
 where {span} and {filter} and (xid, {id}) > ('{after_xid}'::xid8, {after_id})
