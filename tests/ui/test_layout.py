@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
+from playwright.sync_api import expect
 from tests.ui.addresses import all_addresses
 from tests.ui.conftest import Site, Visit
 
@@ -58,6 +60,18 @@ def test_nothing_sticks_out_on_any_page_or_form(full: Site, visit: Visit, width:
                 file = Path(pictures) / f"{number:02}-{width}-{scheme}.png"
                 page.screenshot(path=file, full_page=True)
     assert found == {}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_key_and_its_group_fit_into_a_list(sick: Site, visit: Visit, width: int) -> None:
+    queue = f"grouped-{uuid4().hex[:6]}"
+    sick.client.create_queue(queue)
+    sick.client.enqueue(queue, 1, key="order-5120330", group="a-customer-with-a-long-name")
+    page = visit(sick, f"/messages?queue={queue}", viewport={"width": width, "height": 900})
+    expect(page.get_by_text("group a-customer-with-a-long-name")).to_be_visible()
+    assert page.evaluate(STICKING_OUT) == []
+    key = page.get_by_role("cell", name="order-5120330")
+    assert key.evaluate("e => e.scrollWidth - e.clientWidth") <= 1
 
 
 def test_an_open_menu_is_inside_the_window(sick: Site, visit: Visit) -> None:
