@@ -330,6 +330,19 @@ def test_revoke_a_key_and_see_who_did_it(sick: Site, visit: Visit) -> None:
         expect(first).to_contain_text("admin")
 
 
+def test_a_created_key_is_copied(sick: Site, visit: Visit) -> None:
+    page = visit(sick, "/keys/create", permissions=["clipboard-read", "clipboard-write"])
+    page.get_by_label("Name").fill(f"made-{uuid4().hex[:6]}")
+    page.get_by_label("Scopes").fill("read")
+    page.get_by_role("button", name="Create").click()
+    copy = page.get_by_role("button", name="Copy the key")
+    copy.click()
+    expect(copy).to_have_text("Copied")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied.startswith("psk_")
+    assert copied == page.locator("#new-key").text_content()
+
+
 def test_change_the_scopes_of_a_key(sick: Site, visit: Visit) -> None:
     name = f"shop-{uuid4().hex[:6]}"
     key = new_key(name, ["read"])

@@ -68,6 +68,33 @@ def test_the_first_page_says_what_is_wrong_worst_first(make_site: MakeSite, visi
         page.close()
 
 
+def test_the_oldest_ready_message_says_why_there_is_none(make_site: MakeSite, visit: Visit) -> None:
+    with make_site() as site:
+        site.client.create_queue("letters")
+        page = visit(site)
+        tile = page.get_by_role("link", name="Oldest ready")
+        expect(tile).to_contain_text("no message is ready")
+        site.client.pause("letters")
+        site.client.enqueue("letters", 1)
+        site.fresh()
+        page.reload()
+        expect(tile).to_contain_text("only in paused queues")
+        page.close()
+
+
+def test_details_of_an_act_are_shown_in_full(sick: Site, visit: Visit) -> None:
+    error = "ValueError: it's " + "a long error " * 25
+    sick.db.execute(
+        "select penstock.record_activity(%s, %s, %s, jsonb_build_object(%s::text, %s::text))",
+        ["ada", "redrive", "audited", "error_like", error],
+    )
+    page = visit(sick, "/activity?target=audited", viewport={"width": 1024, "height": 900})
+    details = page.get_by_role("cell").filter(has_text="error_like")
+    expect(details).to_contain_text(error.strip())
+    shown = details.locator("code")
+    assert shown.evaluate("e => e.scrollWidth - e.clientWidth") <= 1
+
+
 def test_findings_of_a_kind_are_grouped_and_hide_no_other(
     make_site: MakeSite, visit: Visit
 ) -> None:
