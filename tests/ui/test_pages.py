@@ -183,6 +183,20 @@ def test_the_address_of_a_queue_works_without_its_slash(sick: Site, visit: Visit
     assert page.url.endswith("/queues/invoices/")
 
 
+def test_an_unknown_address_is_a_page_for_browsers_and_a_problem_for_programs(
+    sick: Site, visit: Visit
+) -> None:
+    page = visit(sick, "/nothing-here")
+    expect(page.get_by_text("this path does not exist")).to_be_visible()
+    page.get_by_role("link", name="Overview").click()
+    expect(page).to_have_url(f"{sick.url}/")
+    with sick.http() as http:
+        for path in ("/nothing-here", "/api/nothing-here"):
+            answer = http.get(path)
+            assert answer.status_code == 404
+            assert answer.headers["content-type"] == "application/problem+json"
+
+
 def test_each_chart_has_its_own_axis_and_shows_values(sick: Site, visit: Visit) -> None:
     page = visit(sick, "/queues/emails/")
     captions = [text.split("\n")[0] for text in page.locator(".chart figcaption").all_inner_texts()]
