@@ -386,6 +386,7 @@ def test_what_is_gone_meanwhile_is_said_and_nothing_is_done(
     sick.client.ack(lease)
     dialog.get_by_role("button", name="Cancel the message").click()
     expect(page.get_by_text("is done").first).to_be_visible()
+    expect(page.get_by_text("A message in this state cannot be cancelled.")).to_be_visible()
 
 
 def secrets(site: Site, name: str) -> list[str]:

@@ -436,6 +436,9 @@ def test_count_what_a_bulk_act_would_change_and_then_change_priorities(
         dialog.get_by_role("button", name="Change").click()
         row = page.locator("tbody tr", has_text=queue).first
         expect(row).to_contain_text("dry run" if dry else "to 5")
+        what = "a dry run of a bulk act" if dry else "a bulk act"
+        done = page.get_by_role("status").filter(has_text=f"Requested {what}: change the priority")
+        expect(done).to_be_visible()
         expect(row).to_contain_text("done")
         expect(row.locator("td[data-label=Matched]")).to_have_text("10 of 10")
         expect(row.locator("td[data-label=Status]")).to_contain_text("100 %")
