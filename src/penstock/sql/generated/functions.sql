@@ -732,8 +732,8 @@ end $$;
 -- stay. When no member is left, the batch finishes.
 -- A member that another transaction has locked, for example because it has acked it, is left. It is cancelled later,
 -- unless that transaction has ended it.
--- Locks: the row of the batch, and the rows of the messages with SKIP LOCKED, until commit. Uses batch_pkey. Otherwise as
--- _cancel_members.
+-- Locks: the row of the batch, and the rows of the messages with SKIP LOCKED, until commit. Uses batch_pkey.
+-- Otherwise as _cancel_members.
 -- from functions/batches/cancel_batch.sql:9
 create or replace function penstock.cancel_batch(batch_id bigint, max_count integer default 10000,
   out cancelled bigint, out more boolean)
