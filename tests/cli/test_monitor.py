@@ -34,6 +34,9 @@ def test_top_shows_the_longest_queues_first(
     text = cli("top").out.splitlines()  # no terminal: it ends
     assert text[0].startswith("QUEUE")
     assert text[1].split()[:2] == ["tall", "2"]
+    cli("queue", "pause", "tall")
+    assert [each["paused"] for each in ask("top", "--once")["queues"]] == [True, False]
+    assert cli("top").out.splitlines()[1].split()[:3] == ["tall", "(paused)", "2"]
 
 
 def test_top_shows_finished_and_failed_attempts_by_the_minute(
@@ -54,7 +57,10 @@ def test_the_totals_of_top_mark_an_estimate() -> None:
     console = Console(width=120)
 
     def head(*, estimated: bool) -> str:
-        rows = [["mails", 9, 0, 2, 1, None, 0.0, 0.0, estimated], ["a", 1, 0, 0, 0, 1, 0, 0, False]]
+        rows = [
+            ["mails", 9, 0, 2, 1, None, 0.0, 0.0, False, estimated],
+            ["a", 1, 0, 0, 0, 1, 0, 0, False, False],
+        ]
         with console.capture() as shown:
             console.print(_picture(3, rows, 40))
         return shown.get().splitlines()[0].strip()
@@ -117,6 +123,7 @@ def test_activity_is_listed_by_actor_and_target(
     cli: Callable[..., Any], ask: Callable[..., Any], dsn: str
 ) -> None:
     assert "no actions are recorded" in cli("activity").out
+    assert "no recorded action matches" in cli("activity", "--actor", "eve").out
     with psycopg.connect(dsn, autocommit=True) as db:
         for actor, target in (("ada", "orders"), ("bob", "orders"), ("ada", "mails")):
             db.execute("select penstock.record_activity(%s, 'pause', %s)", [actor, target])

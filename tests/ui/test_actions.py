@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 from tests.engine.conftest import wait_for
 from tests.ui.conftest import Site, Visit, twin
+from tests.ui.test_message_page import csrf
 
 from penstock.commands.read import overdue
 
@@ -222,7 +223,10 @@ def test_settings_are_edited_and_a_wrong_one_is_kept_to_correct(
     page = visit(sick, f"/queues/{queue}/", "operator")
     page.get_by_role("link", name="Edit").click()
     confirm(page, "Save", **{"Lease, seconds": "99999999"}, Maximum_attempts="7")
-    expect(page.get_by_role("alert")).to_contain_text("“Lease, seconds” is '99999999'")
+    allowed = "a whole number from 1 to 43200, or empty for the default of 30"
+    expect(page.get_by_role("alert")).to_have_text(
+        f"“Lease, seconds” is '99999999'. Allowed: {allowed}."
+    )
     expect(page.get_by_label("Maximum attempts")).to_have_value("7")
     page.get_by_label("Lease, seconds").fill("60")
     page.get_by_label("Keep dead letters").uncheck()
@@ -239,6 +243,39 @@ def test_an_error_in_a_nested_setting_uses_its_label(sick: Site, visit: Visit, q
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("alert")).to_contain_text("“Backoff, jitter” is '7")
     expect(page.get_by_role("alert")).not_to_contain_text("backoff.jitter")
+    page.get_by_label("Backoff, jitter").fill("nan")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("alert")).to_have_text("“Backoff, jitter” is 'nan'. Allowed: a number.")
+
+
+def test_an_error_of_a_form_says_what_is_empty_and_what_is_allowed(sick: Site) -> None:
+    with sick.http("admin") as http:
+        for path, form, expected in (
+            (
+                "/schedules/create",
+                {"name": "", "queue": "emails", "cron": "@daily"},
+                "“Name” is empty.</b> Allowed: 1 to 128 lowercase letters, digits, -, _ and .<",
+            ),
+            (
+                "/schedules/create",
+                {"name": "x", "queue": "nope", "cron": "@daily"},
+                "“Queue” is &#39;nope&#39;.</b> Allowed: a queue that exists.<",
+            ),
+            (
+                "/messages/bulk",
+                {"act": "set_priority", "state": "ready", "priority": ""},
+                "“Priority” is empty.</b> Allowed: -9 to 9.<",
+            ),
+            (
+                "/keys/create",
+                {"name": "shop", "scopes": ""},
+                "“Scopes” is empty.</b> Allowed: one or more scopes.<",
+            ),
+        ):
+            token = csrf(http, "/queues/create")
+            answer = http.post(path, data={"csrf": token, **form})
+            assert answer.status_code == 422
+            assert expected in answer.text
 
 
 def test_purge_promises_a_replay_only_where_history_is_kept(
@@ -349,6 +386,7 @@ def test_what_is_gone_meanwhile_is_said_and_nothing_is_done(
     sick.client.ack(lease)
     dialog.get_by_role("button", name="Cancel the message").click()
     expect(page.get_by_text("is done").first).to_be_visible()
+    expect(page.get_by_text("A message in this state cannot be cancelled.")).to_be_visible()
 
 
 def secrets(site: Site, name: str) -> list[str]:

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
+from playwright.sync_api import expect
 from tests.ui.addresses import all_addresses
 from tests.ui.conftest import Site, Visit
+
+from penstock.commands.write.bulk_acts import request_bulk_act
 
 WIDTHS = (390, 768, 1024, 1440, 1920)
 # Elements beyond the window, and containers whose content is wider than they are. The strip of
@@ -58,6 +62,46 @@ def test_nothing_sticks_out_on_any_page_or_form(full: Site, visit: Visit, width:
                 file = Path(pictures) / f"{number:02}-{width}-{scheme}.png"
                 page.screenshot(path=file, full_page=True)
     assert found == {}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_key_and_its_group_fit_into_a_list(sick: Site, visit: Visit, width: int) -> None:
+    queue = f"grouped-{uuid4().hex[:6]}"
+    sick.client.create_queue(queue)
+    sick.client.enqueue(queue, 1, key="order-5120330", group="a-customer-with-a-long-name")
+    page = visit(sick, f"/messages?queue={queue}", viewport={"width": width, "height": 900})
+    expect(page.get_by_text("group a-customer-with-a-long-name")).to_be_visible()
+    assert page.evaluate(STICKING_OUT) == []
+    key = page.get_by_role("cell", name="order-5120330")
+    assert key.evaluate("e => e.scrollWidth - e.clientWidth") <= 1
+
+
+# Every number of a table becomes one of eight digits, and every size one of three. How many?
+LARGE_NUMBERS = r"""() => {
+  let count = 0;
+  const change = (node) => {
+    for (const each of node.childNodes) {
+      if (each.nodeType !== Node.TEXT_NODE) change(each);
+      else each.data = each.data.replace(/[0-9][0-9.,]*( (?=[KMGT]?i?B))?/g,
+        (_, size) => { count++; return size ? "999 " : "12,345,678"; });
+    }
+  };
+  document.querySelectorAll("td.n").forEach(change);
+  return count;
+}"""
+
+
+@pytest.mark.parametrize("path", ["/system", "/bulk-acts"])
+def test_large_numbers_fit_into_tables(sick: Site, visit: Visit, path: str) -> None:
+    sick.client.run(request_bulk_act("cancel", "ready", ["emails"], dry_run=True))
+    page = visit(sick, path)
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        page.goto(path)
+        # In one step, because the page refreshes itself.
+        count, wrong = page.evaluate(f"() => [({LARGE_NUMBERS})(), ({STICKING_OUT})()]")
+        assert count > 0
+        assert wrong == [], width
 
 
 def test_an_open_menu_is_inside_the_window(sick: Site, visit: Visit) -> None:

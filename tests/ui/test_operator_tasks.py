@@ -330,6 +330,19 @@ def test_revoke_a_key_and_see_who_did_it(sick: Site, visit: Visit) -> None:
         expect(first).to_contain_text("admin")
 
 
+def test_a_created_key_is_copied(sick: Site, visit: Visit) -> None:
+    page = visit(sick, "/keys/create", permissions=["clipboard-read", "clipboard-write"])
+    page.get_by_label("Name").fill(f"made-{uuid4().hex[:6]}")
+    page.get_by_label("Scopes").fill("read")
+    page.get_by_role("button", name="Create").click()
+    copy = page.get_by_role("button", name="Copy the key")
+    copy.click()
+    expect(copy).to_have_text("Copied")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied.startswith("psk_")
+    assert copied == page.locator("#new-key").text_content()
+
+
 def test_change_the_scopes_of_a_key(sick: Site, visit: Visit) -> None:
     name = f"shop-{uuid4().hex[:6]}"
     key = new_key(name, ["read"])
@@ -423,6 +436,9 @@ def test_count_what_a_bulk_act_would_change_and_then_change_priorities(
         dialog.get_by_role("button", name="Change").click()
         row = page.locator("tbody tr", has_text=queue).first
         expect(row).to_contain_text("dry run" if dry else "to 5")
+        what = "a dry run of a bulk act" if dry else "a bulk act"
+        done = page.get_by_role("status").filter(has_text=f"Requested {what}: change the priority")
+        expect(done).to_be_visible()
         expect(row).to_contain_text("done")
         expect(row.locator("td[data-label=Matched]")).to_have_text("10 of 10")
         expect(row.locator("td[data-label=Status]")).to_contain_text("100 %")

@@ -68,6 +68,33 @@ def test_the_first_page_says_what_is_wrong_worst_first(make_site: MakeSite, visi
         page.close()
 
 
+def test_the_oldest_ready_message_says_why_there_is_none(make_site: MakeSite, visit: Visit) -> None:
+    with make_site() as site:
+        site.client.create_queue("letters")
+        page = visit(site)
+        tile = page.get_by_role("link", name="Oldest ready")
+        expect(tile).to_contain_text("no message is ready")
+        site.client.pause("letters")
+        site.client.enqueue("letters", 1)
+        site.fresh()
+        page.reload()
+        expect(tile).to_contain_text("only in paused queues")
+        page.close()
+
+
+def test_details_of_an_act_are_shown_in_full(sick: Site, visit: Visit) -> None:
+    error = "ValueError: it's " + "a long error " * 25
+    sick.db.execute(
+        "select penstock.record_activity(%s, %s, %s, jsonb_build_object(%s::text, %s::text))",
+        ["ada", "redrive", "audited", "error_like", error],
+    )
+    page = visit(sick, "/activity?target=audited", viewport={"width": 1024, "height": 900})
+    details = page.get_by_role("cell").filter(has_text="error_like")
+    expect(details).to_contain_text(error.strip())
+    shown = details.locator("code")
+    assert shown.evaluate("e => e.scrollWidth - e.clientWidth") <= 1
+
+
 def test_findings_of_a_kind_are_grouped_and_hide_no_other(
     make_site: MakeSite, visit: Visit
 ) -> None:
@@ -154,6 +181,20 @@ def test_the_address_of_a_queue_works_without_its_slash(sick: Site, visit: Visit
     page = visit(sick, "/queues/invoices")
     expect(page.get_by_role("heading", level=1)).to_contain_text("invoices")
     assert page.url.endswith("/queues/invoices/")
+
+
+def test_an_unknown_address_is_a_page_for_browsers_and_a_problem_for_programs(
+    sick: Site, visit: Visit
+) -> None:
+    page = visit(sick, "/nothing-here")
+    expect(page.get_by_text("this path does not exist")).to_be_visible()
+    page.get_by_role("link", name="Overview").click()
+    expect(page).to_have_url(f"{sick.url}/")
+    with sick.http() as http:
+        for path in ("/nothing-here", "/api/nothing-here"):
+            answer = http.get(path)
+            assert answer.status_code == 404
+            assert answer.headers["content-type"] == "application/problem+json"
 
 
 def test_each_chart_has_its_own_axis_and_shows_values(sick: Site, visit: Visit) -> None:

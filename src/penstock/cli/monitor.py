@@ -65,7 +65,8 @@ def top(session: Session, once: bool, seconds: float) -> None:
 
 _FIELDS = (
     *("queue", "ready", "scheduled", "leased", "dead"),
-    *("oldest_ready_seconds", "finished_per_minute", "failed_per_minute", "estimated"),
+    *("oldest_ready_seconds", "finished_per_minute", "failed_per_minute"),
+    *("paused", "estimated"),
 )
 
 
@@ -73,11 +74,13 @@ def _look(client: Client) -> tuple[int, list[list[Any]]]:
     """The number of running workers, and the queues, the longest first."""
     finished = _per_minute(client.run(read.recent()))
     failed = _per_minute(client.run(read.recent_attempts()))
+    paused = {each.name for each in client.run(read.queues()) if each.settings.paused}
     rows: list[list[Any]] = [
         [
             *(stats.queue, stats.ready, stats.scheduled, stats.leased, stats.dead),
             *(stats.oldest_ready_seconds, round(finished[stats.queue], 1)),
-            *(round(failed[stats.queue], 1), stats.estimated),
+            round(failed[stats.queue], 1),
+            *(stats.queue in paused, stats.estimated),
         ]
         for stats in client.run(read.all_stats())
     ]
@@ -94,9 +97,10 @@ def _per_minute(rates: list[FinishRate]) -> defaultdict[str, float]:
 
 
 def _shown(row: list[Any]) -> list[Any]:
-    queue, *counts, oldest, finished, failed, estimated = row
+    queue, *counts, oldest, finished, failed, paused, estimated = row
     about = "~" if estimated else ""
-    return [queue, *(f"{about}{count}" for count in counts), duration(oldest), finished, failed]
+    name = f"{queue} (paused)" if paused else queue
+    return [name, *(f"{about}{count}" for count in counts), duration(oldest), finished, failed]
 
 
 def _picture(workers: int, rows: list[list[Any]], height: int) -> Group:
@@ -129,12 +133,13 @@ def activity(session: Session, actor: str | None, target: str | None, limit: int
     """List the actions of operators, the latest first."""
     with session.client() as client:
         found = client.run(read.activity(actor=actor, target=target, limit=limit))
-    session.show({"activity": found}, lambda screen: _show_activity(screen, found))
+    none = "no recorded action matches" if actor or target else "no actions are recorded"
+    session.show({"activity": found}, lambda screen: _show_activity(screen, found, none))
 
 
-def _show_activity(screen: Screen, found: list[Activity]) -> None:
+def _show_activity(screen: Screen, found: list[Activity], none: str) -> None:
     if not found:
-        screen.line("no actions are recorded")
+        screen.line(none)
         return
     columns = ["at", "actor", "act", "target", "details"]
     screen.table(columns, [[a.at, a.actor, a.act, a.target, a.details] for a in found])

@@ -47,6 +47,7 @@ from penstock.server.transport.exchange import Exchange
 from penstock.server.transport.path_tree import Paths
 from penstock.server.transport.problems import HttpError
 from penstock.server.transport.routing import Endpoint, address_without_slash, problem_reply
+from penstock.server.ui.visits import failure
 
 FLUSH_SECONDS = 0.25
 
@@ -168,6 +169,8 @@ async def _refused(request: Request, error: Exception) -> Response:
         if request.method in ("GET", "HEAD") and (page := _page_without_slash(request)):
             return Response(status_code=308, headers={"Location": page})
         error = HttpError(404, "NotFound", "this path does not exist", hint="See /docs.")
+        if "text/html" in request.headers.get("accept", ""):  # a browser
+            return failure(request, None, error, as_json=False)
     else:
         error = HttpError(error.status_code, "Refused", error.detail, headers=error.headers)
     return _response(request, error)

@@ -122,7 +122,7 @@ def finished(queues: Sequence[Queue], counters: Sequence[QueueCounter]) -> Itera
 def times(found: Sequence[Latencies]) -> Iterator[Metric]:
     wait = GaugeMetricFamily(
         "penstock_queue_wait_seconds",
-        "Time from enqueue to first claim, of messages that finished recently.",
+        "Time from enqueue to first claim, including a delay, of messages that finished recently.",
         labels=["queue", "quantile"],
     )
     work = GaugeMetricFamily(

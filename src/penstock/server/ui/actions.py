@@ -130,17 +130,26 @@ class Act(ABC):
 
 
 def name_as_labelled(problem: Problem, fields: Sequence[Field]) -> None:
-    """Replace the name of a setting by its label in the form."""
+    """Replace the name of a setting by its label, and say the allowed values once."""
     if problem.field is None:
         return
     # Settings in a JSON object are fields with a prefix: backoff.jitter, backoff_jitter.
     name = problem.field.replace(".", "_")
     label = next((field.label for field in fields if field.name == name), "")
-    if label:
-        problem.detail = problem.detail.replace(problem.field, f"\u201c{label}\u201d", 1)
-        problem.hint = problem.hint and problem.hint.replace(
-            problem.field, f"\u201c{label}\u201d", 1
-        )
+    if not label:
+        return
+    quoted = f"\u201c{label}\u201d"
+    if problem.allowed is None:
+        problem.detail = problem.detail.replace(problem.field, quoted, 1)
+        problem.hint = problem.hint and problem.hint.replace(problem.field, quoted, 1)
+        return
+    # A caller of SQL or HTTP gives null where the form has an empty input.
+    allowed = problem.allowed.removesuffix(".").replace("or null for", "or empty for")
+    detail = problem.detail.removesuffix(f"; allowed: {problem.allowed}")
+    if detail in {f"{problem.field} is {value}" for value in ("null", "''", "[]")}:
+        detail = f"{problem.field} is empty"
+    problem.detail = detail.replace(problem.field, quoted, 1)
+    problem.hint = f"Allowed: {allowed}."
 
 
 def _fields(view: View) -> dict[str, Any]:

@@ -32,6 +32,12 @@ def _noted(verb: str) -> Tell:
     return tell
 
 
+def _bulk_act(target: str, details: dict[str, Any]) -> str:
+    verb = str(details.get("verb", "")).replace("set_priority", "change the priority")
+    what = "a dry run of a bulk act" if details.get("dry_run") else "a bulk act"
+    return f"Requested {what}: {verb} in {target or 'all queues'}"
+
+
 _SENTENCES: Final[dict[str, Tell]] = {
     "create queue": _plain("Created queue"),
     "set queue": _plain("Changed the settings of"),
@@ -41,9 +47,7 @@ _SENTENCES: Final[dict[str, Tell]] = {
     "resume": _plain("Resumed"),
     "purge": _counted("Purged"),
     "undo purge": _counted("Undid a purge: enqueued", "copies"),
-    "bulk act": lambda target, details: (
-        f"Requested a bulk act: {details.get('verb', '')} in {target or 'all queues'}"
-    ),
+    "bulk act": _bulk_act,
     "stop bulk act": _plain("Stopped bulk act"),
     "redrive": _counted("Redrove", "dead letters"),
     "requeue": _message("Requeued"),

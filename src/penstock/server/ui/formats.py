@@ -138,3 +138,10 @@ def pretty(value: Any) -> str:
     if is_deep(value):
         return encode_deep(value)
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+def compact(value: Any) -> str:
+    """JSON in one line, for a cell of a table."""
+    if is_deep(value):
+        return encode_deep(value)
+    return json.dumps(value, ensure_ascii=False, default=str)

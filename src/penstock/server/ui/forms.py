@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
@@ -60,10 +61,15 @@ def whole_of(field: str, text: str | None, allowed: str) -> int | None:
 def decimal_of(visit: Visit, name: str, default: T) -> float | T:
     """The number in an input, or the default if it is empty."""
     text = visit.asked(name)
+    if text is None:
+        return default
     try:
-        return default if text is None else float(text)
+        number = float(text)
     except ValueError:
-        raise refused(name, text or "", "a number") from None
+        number = math.nan
+    if not math.isfinite(number):
+        raise refused(name, text, "a number")
+    return number
 
 
 def json_of(visit: Visit, name: str) -> Any:

@@ -27,6 +27,7 @@ FILTERS: Final[tuple[Callable[..., object], ...]] = (
     formats.moment,
     formats.ago,
     formats.pretty,
+    formats.compact,
     formats.zoned,
     formats.instant,
     charts.spark,

@@ -18,6 +18,12 @@ from penstock.server.ui.pages.queue_actions import check_there
 from penstock.server.ui.visits import Visit, refused
 
 MOST: Final = 500
+PARTICIPLES: Final = {
+    "cancel": "cancelled",
+    "copy": "copied",
+    "replay": "replayed",
+    "requeue": "requeued",
+}
 
 
 class MessageAct(Act):
@@ -34,7 +40,7 @@ class MessageAct(Act):
                 409,
                 "WrongState",
                 f"message {found.id} is {found.state}",
-                hint=f"A message in this state cannot be {self.verb}.",
+                hint=f"A message in this state cannot be {PARTICIPLES[self.verb]}.",
             )
         return found
 

@@ -46,6 +46,8 @@ def totals(snapshot: Snapshot, lines: list[QueueRow]) -> dict[str, Any]:
     return {
         "oldest_ready_seconds": None if oldest is None else oldest.oldest_ready_seconds,
         "oldest_queue": None if oldest is None else oldest.name,
+        "only_paused": any(line.ready for line in lines)
+        and all(line.paused for line in lines if line.ready),
         "ready": sum(line.ready for line in lines),
         "scheduled": sum(line.scheduled for line in lines),
         "leased": sum(line.leased for line in lines),
