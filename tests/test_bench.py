@@ -69,7 +69,7 @@ COMMIT_SHORT = {"metrics_over_pgmq", "cold_claim_over_pgmq", "cold_ack_over_pgmq
 # Seconds enough that every window has some cycles in it, even next to other tests. Those that are
 # marked slow take 15 seconds or more.
 SHORTEST = [
-    pytest.param(["engine", "--seconds", "4", "--clients", "2"], ENGINE, id="engine"),
+    pytest.param(["engine", "--seconds", "8", "--clients", "2"], ENGINE, id="engine"),
     pytest.param(
         ["engine", "--seconds", "1", "--clients", "2", "--only", "cycle_1", "--plain-order", "id"],
         {"cycle_1"},
