@@ -27,12 +27,14 @@ from tests.django.conftest import LIMIT, PROJECT, close_connections, point_at
 
 from orders.models import Order
 from orders.tasks import pack, send_receipt
-from penstock import Client, Worker
+from penstock import Client, Worker, current
 from penstock.cli.worker import load
 from penstock.django import App
 from penstock.worker import Delivery
 from penstock.worker import app as base
 from penstock.worker.handlers import Call
+
+NO_PAUSE = {"kind": "constant", "base_seconds": 0.05}
 
 
 @pytest.fixture
@@ -163,7 +165,7 @@ async def test_middleware_that_uses_the_orm_needs_no_second_attempt_either(
 async def test_a_restart_of_the_database_loses_nothing(own_server: Server) -> None:
     dsn = own_server.dsn()
     client = await asyncio.to_thread(Client, dsn)
-    settings = {"max_attempts": 50, "backoff": {"kind": "constant", "base_seconds": 0.05}}
+    settings = {"max_attempts": 50, "backoff": NO_PAUSE}
     for name in ("emails", "orders"):
         await asyncio.to_thread(client.set_queue, name, lease_seconds=5, **settings)
     async with Worker(handlers(), dsn):
@@ -223,6 +225,30 @@ async def test_a_handler_enqueues_in_its_own_transaction(project: str, queue: Cl
         id = await handle.result(timeout=LIMIT)
         await until(lambda: queue.message(failed.id).state == "dead", "it failed")
     assert [lease.id for lease in await asyncio.to_thread(queue.claim, "orders", 5)] == [id]
+    await app.close()
+
+
+async def test_a_task_acks_in_its_own_transaction(project: str, queue: Client) -> None:
+    from django.db import transaction
+
+    app = App()
+
+    @app.task(queue="emails", retry=2, keep_result=True)
+    def store(item: str) -> str:
+        attempt = current().attempt
+        with transaction.atomic():
+            Order.objects.create(email=f"attempt {attempt}", item=item, total=0)
+            current().ack_with_sync(connection.connection, result=item)
+            if attempt == 1:
+                raise ZeroDivisionError
+        return "not stored"
+
+    await asyncio.to_thread(queue.set_queue, "emails", backoff=NO_PAUSE)
+    async with Worker(app, project):
+        handle = await store.enqueue("lamp")
+        assert await handle.result(timeout=LIMIT) == "lamp"
+    orders = await sync_to_async(lambda: [order.email for order in Order.objects.all()])()
+    assert orders == ["attempt 2"]
     await app.close()
 
 

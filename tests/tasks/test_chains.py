@@ -11,8 +11,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock import App, AsyncClient, Reject, Worker, chain, current, group
+from penstock import App, AsyncClient, Reject, Worker, batch, chain, current, group
 from penstock.errors import (
+    ConfigurationError,
     InvalidValueError,
     MessageNotFoundError,
     TaskArgumentsError,
@@ -106,7 +107,9 @@ async def test_a_chain_stops_at_a_dead_letter_and_goes_on_after_a_redrive(
 
     async with Worker(app, dsn):
         handle = await chain(first.s(), second.s(), third.s()).enqueue()
-        with pytest.raises(TaskFailedError, match="not today"):
+        with pytest.raises(
+            TaskFailedError, match="in the chain that ends with task 'third' failed"
+        ):
             await handle.result(30)
         broken = False
         await client.redrive("work")
@@ -233,7 +236,34 @@ async def test_a_group_can_be_part_of_a_transaction(
     async with await psycopg.AsyncConnection.connect(dsn) as db:
         await group(first.s(1), chain(first.s(2), first.s())).enqueue(connection=db)
         await chain(first.s(1), first.s()).enqueue(connection=db)
+        mine = first.options(connection=db)
+        await chain(mine.s(1), first.s()).enqueue()
         await db.rollback()
+    assert (await client.stats("work")).ready == 0
+
+
+async def test_a_connection_that_would_not_be_used_is_refused(
+    dsn: str, client: AsyncClient, app: App
+) -> None:
+    @app.task(queue="work")
+    async def first(n: int) -> int:
+        return n
+
+    async with await psycopg.AsyncConnection.connect(dsn) as db:
+        mine = first.options(connection=db)
+        for enqueue in (
+            group(mine.s(1)).enqueue,
+            batch([mine.s(1)]).enqueue,
+            batch([first.s(1)], on_finish=mine.s(2)).enqueue,
+            chain(first.s(1), mine.s()).enqueue,
+            chain(first.s(1), mine.si(2)).enqueue,
+        ):
+            with pytest.raises(ConfigurationError, match="'first' would not be used"):
+                await enqueue()
+        with pytest.raises(ConfigurationError, match=r"enqueue\(connection=...\)"):
+            mine.message(1)
+        with pytest.raises(ConfigurationError, match="takes none"):
+            mine.enqueue_with_ack(1)
     assert (await client.stats("work")).ready == 0
 
 

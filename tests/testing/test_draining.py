@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -196,3 +197,27 @@ def test_a_test_may_keep_it_all_in_a_transaction_of_its_own(dsn: str, queues: Cl
         connection.rollback()
     assert queues.stats("emails").ready == 0
     assert queues.messages("emails", "done") == []
+
+
+_pids: list[int] = []
+process_app = App()
+
+
+@process_app.task(queue="emails", process=True)
+def note_pid(text: str) -> None:
+    assert text == "now"
+    _pids.append(os.getpid())
+
+
+@process_app.task(queue="emails", process=True)
+async def note_pid_async() -> None:
+    _pids.append(os.getpid())
+
+
+async def test_tasks_for_processes_run_in_the_process_of_the_test(
+    draining: Drain, queues: Client
+) -> None:
+    _pids.clear()
+    queues.enqueue_many("emails", [note_pid.message("now"), note_pid_async.message()])
+    assert [each.error for each in await draining(process_app)] == [None, None]
+    assert _pids == [os.getpid()] * 2

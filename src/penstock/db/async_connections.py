@@ -245,8 +245,9 @@ def _checked(connection: Any) -> AnyConnection:
         f"is a {kind}",
         kind,
         "SQLAlchemy: use a postgresql+psycopg:// engine. "
-        "Django: penstock.django. asyncpg: only verbs of the async "
-        "client that are one statement, such as enqueue, take it.",
+        "Django: connection.connection in code that is not async, or penstock.django. "
+        "asyncpg: only verbs of the async client that are one statement, such as enqueue, "
+        "take it.",
     )
 
 

@@ -28,7 +28,8 @@ def run_enqueued(
     """Run the handlers and tasks of the project until no message is ready.
 
     They run in this thread and on its connection, so a TestCase that rolls back sees their work,
-    and they see its data. Messages that they enqueue are handled too. Delayed ones are not.
+    and they see its data. So do tasks with `process=True`. Messages that they enqueue are handled
+    too. Delayed ones are not.
 
     Args:
         *queues: The queues. The default is all queues of the app.

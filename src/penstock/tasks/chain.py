@@ -75,6 +75,10 @@ class ChainHandle(Handle[R]):
             else:
                 return
 
+    def _call(self, id: int) -> str:
+        """The task of the step is unknown: the handle has that of the last one."""
+        return f"call {id} in the chain that ends with task {self.task.name!r}"
+
 
 @dataclass(frozen=True, slots=True)
 class Chain(Generic[R]):

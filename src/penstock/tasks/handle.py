@@ -99,14 +99,16 @@ class Handle(Generic[R]):
     def _value(self, id: int, outcome: TaskOutcome | None) -> R:
         if outcome is not None and outcome.value is not None:
             return self.task.returns.decode(outcome.value)  # type: ignore[no-any-return]
-        raise _error(self.task, id, outcome)
+        raise _error(self.task, self._call(id), id, outcome)
+
+    def _call(self, id: int) -> str:
+        """What the call with this id is, for errors."""
+        return f"call {id} of task {self.task.name!r}"
 
     def _too_late(self, timeout: Duration | None) -> TimeoutError:
         assert timeout is not None
         seconds = check.duration("timeout", timeout).total_seconds()
-        return TimeoutError(
-            f"call {self.id} of task {self.task.name!r} has not ended within {seconds:g} s"
-        )
+        return TimeoutError(f"{self._call(self.id)} has not ended within {seconds:g} s")
 
 
 def _ends_at(timeout: Duration | None) -> float | None:
@@ -117,8 +119,7 @@ def _ends_at(timeout: Duration | None) -> float | None:
     return monotonic() + check.duration("timeout", timeout).total_seconds()
 
 
-def _error(task: Task[..., Any], id: int, outcome: TaskOutcome | None) -> PenstockError:
-    call = f"call {id} of task {task.name!r}"
+def _error(task: Task[..., Any], call: str, id: int, outcome: TaskOutcome | None) -> PenstockError:
     state = None if outcome is None else outcome.state
     if state == "dead":
         assert outcome is not None

@@ -168,6 +168,7 @@ class Task(Generic[P, R]):
             kwargs: The keyword arguments of the call.
         """
         task, given = self._with_options(kwargs)
+        task._check_no_connection()
         return NewMessage(task.arguments.encode(args, given), **task._message_options())
 
     def _with_options(self, kwargs: dict[str, Any]) -> tuple[Self, dict[str, Any]]:
@@ -216,7 +217,17 @@ class Task(Generic[P, R]):
         return self._json_parameters(self.arguments.encode(args, kwargs))
 
     def _json_parameters(self, payload: JsonText) -> dict[str, Any]:
+        self._check_no_connection()
         return json_message(self._enqueue(payload))
+
+    def _check_no_connection(self) -> None:
+        """A call that others enqueue would silently leave the transaction of its connection."""
+        if self._connection is not UNSET:
+            raise ConfigurationError(
+                f"the connection of this call of task {self.name!r} would not be used",
+                hint="Give it to enqueue(connection=...) of the chain, group or batch, or to the"
+                " call that enqueues the message. enqueue_with_ack() takes none.",
+            )
 
     def _message_options(self) -> MessageOptions:
         headers = {**(self._options.get("headers") or {}), TASK_HEADER: self.name}

@@ -49,7 +49,7 @@ def drain(
 
     Messages that handlers enqueue are handled too. Delayed ones (a retry after a backoff, a snooze)
     are not: move them with `Clock`. All statements go through the client, so a client with
-    `connection=` stays in that transaction.
+    `connection=` stays in that transaction. Tasks with `process=True` run in this process.
 
     Args:
         app: The app.
@@ -110,7 +110,8 @@ async def drain_with(
     drains = [_QueueDrain(app, queue, client, run) for queue in queues or app.queues]
     for each in drains:
         each.runner.sync_client = sync_client
-        each.runner.threads = threads or each.runner.threads
+        each.runner.threads = threads or each.runner.threads or _AnyThread()
+        each.runner.processes = None
     done: list[Handled] = []
     try:
         while handled := [each for one in drains for each in await one.run_once(limit - len(done))]:
@@ -127,6 +128,18 @@ async def drain_with(
         for each in drains:
             each.close()
     return done
+
+
+class _AnyThread:
+    """Calls tasks with `process=True` of a queue that has no handlers in threads."""
+
+    busy = 0
+
+    async def call(self, function: Callable[[Any], Any], argument: Any) -> Any:
+        return await asyncio.to_thread(function, argument)
+
+    def close(self) -> None:
+        """The event loop keeps the threads."""
 
 
 class _Verdicts(Settler):

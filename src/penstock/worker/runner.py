@@ -59,7 +59,8 @@ class Runner:
         self.sync_client: Client | None = None
         self.waiter: ResultWaiter | None = None
         self.reports: Reports | None = None
-        self.processes = Processes()
+        # None in tests: a child process would not see their transaction.
+        self.processes: Processes | None = Processes()
         self.waiting: deque[Delivery] = deque()
         self.running: set[Delivery] = set()
         self.counters = HandlerCounters()
@@ -368,7 +369,8 @@ class Runner:
                 self._settler.settle(delivery, self._cut_off(delivery))
 
     def close(self) -> None:
-        self.processes.close()
+        if self.processes is not None:
+            self.processes.close()
         if self.threads is not None:
             self.threads.close()
 

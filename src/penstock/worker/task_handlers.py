@@ -13,7 +13,7 @@ from penstock.commands.lease_row import PAYLOAD
 from penstock.commands.write.results import Completion, complete_many
 from penstock.errors import LeaseLostError, TaskArgumentsError
 from penstock.tasks.chain import next_step
-from penstock.tasks.task import TASK_HEADER, Task
+from penstock.tasks.task import TASK_HEADER, AsyncTask, Task
 from penstock.worker.delivery import Delivery
 from penstock.worker.outcomes import Complete, Outcome, Reject, Snooze
 from penstock.worker.process_child import Run, completed
@@ -48,10 +48,16 @@ def sync_handler(task: Task[..., Any]) -> Callable[[Delivery], Any]:
 
 
 def process_handler(task: Task[..., Any], limits: ProcessLimits) -> Callable[[Delivery], Any]:
-    """Runs a task in a child process of the worker."""
+    """Runs a task in a child process of the worker, or here if the runner has no processes."""
+    call_here = async_handler(task) if isinstance(task, AsyncTask) else sync_handler(task)
 
     async def run(delivery: Delivery) -> Any:
         runner = delivery._runner
+        if runner.processes is None:
+            if isinstance(task, AsyncTask):
+                return await call_here(delivery)
+            assert runner.threads is not None
+            return await runner.threads.call(call_here, delivery)
         run = Run(delivery.queue, tuple(delivery._row), always_encode=delivery._is_in_chain)
         # The time of the task begins when it gets a process.
         runner.stop_timeout(delivery)
