@@ -33,13 +33,16 @@ _GONE: Final = re.compile(r"Connection refused|Answer from Java side is empty|JV
 
 
 @contextmanager
-def explained(root: str) -> Iterator[None]:
-    """For work on a lake: every failure is raised as one of our errors, with one line of text."""
+def explained(root: str, *passed: type[Exception]) -> Iterator[None]:
+    """For work on a lake: every failure is raised as one of our errors, with one line of text.
+
+    Errors of the types `passed` are raised as they are.
+    """
     try:
         yield
-    except PenstockError:
-        raise
     except Exception as error:
+        if isinstance(error, (PenstockError, *passed)):
+            raise
         if isinstance(error, psycopg.Error) and (known := from_database_error(error)):
             raise known from error
         raise explain(error, root) from error
@@ -67,6 +70,12 @@ def explain(error: Exception, root: str) -> PenstockError:
     if isinstance(error, OSError):
         return LakeError(f"the lake at {root} cannot be used: {error}")
     return LakeError(f"unexpected {type(error).__name__}: {reason}", hint="Run it with --debug.")
+
+
+def refusal(error: Exception) -> str:
+    """Why Spark refuses a query: the first sentence. It adds the whole query and its plan."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return re.sub(r"\s*SQLSTATE:.*", "", lines[0]) if lines else type(error).__name__
 
 
 def _damaged(path: str, root: str) -> DamagedFileError:
