@@ -29,6 +29,11 @@ _OURS: Final = re.compile(r"^(?:penstock\.errors\.)?(\w+Error): (.+)$", re.MULTI
 _JAVA: Final = re.compile(r"^(?:Caused by: )?[\w.$]+(?:Exception|Error): (.+)$", re.MULTILINE)
 # A Parquet file that Spark could not read or find.
 _UNREADABLE: Final = re.compile(r"(?:FAILED_READ_FILE|PATH_NOT_FOUND)[^\n]*?\w+:/+(\S+\.parquet)")
+# A value for which an expression has no result. The same rows give the same error again.
+_DATA_ERROR: Final = re.compile(r"SQLSTATE: 22")
+_CORRECT: Final = (
+    "Correct the rule, the function of a gold table or the query that computes this for a row."
+)
 _GONE: Final = re.compile(r"Connection refused|Answer from Java side is empty|JVM", re.IGNORECASE)
 
 
@@ -66,7 +71,8 @@ def explain(error: Exception, root: str) -> PenstockError:
         return _damaged(f"/{unreadable[1]}", root)
     reason = _reason(text) or type(error).__name__
     if type(error).__module__.startswith(("pyspark", "py4j")):
-        return TaskFailedError(f"a task of Spark failed: {reason}", hint="Run it again.")
+        hint = _CORRECT if _DATA_ERROR.search(reason) else "Run it again."
+        return TaskFailedError(f"a task of Spark failed: {reason}", hint=hint)
     if isinstance(error, OSError):
         return LakeError(f"the lake at {root} cannot be used: {error}")
     return LakeError(f"unexpected {type(error).__name__}: {reason}", hint="Run it with --debug.")
