@@ -245,6 +245,8 @@ def test_all_that_an_enqueue_can_say_comes_along(db: Any) -> None:
         ({"payload": "1", "delay_seconds": -1}, "0 to 100 years"),
         ({"payload": "1", "delay_seconds": 1, "visible_at": "now"}, "not both"),
         ({"payload": "1", "ttl_seconds": 0}, "more than 0"),
+        ({"payload": "1", "delay_seconds": 1e300}, "0 to 100 years"),
+        ({"payload": "1", "ttl_seconds": float("nan")}, "more than 0"),
         ({"payload": "1", "key": ""}, "1 to 1024 bytes"),
         ({"payload": '"' + "x" * 300_000 + '"'}, "queue 'mail' takes 262144"),
         ({"payload": "1", "queue": "nothing"}, "'nothing' does not exist"),

@@ -193,7 +193,7 @@ def _opening(
             )
         return Lake.open(location.path, started, guard, dsn)
 
-    with explained(location.path):
+    with explained(location.path, click.ClickException, click.Abort):
         if about and (format := about.get("format")):
             check_format(format, location.path, about.get("catalog"))
         is_local = local_path(location.path) is not None

@@ -14,7 +14,7 @@ from pyspark.sql import functions as sf
 from penstock.errors import LakeError, LakeMismatchError, SchemaNewerError
 from penstock.lake import columns
 from penstock.lake.declarations import Declared
-from penstock.lake.layout import LAKE_FILE, LAYERS, STAGING, TABLES, LakeTable
+from penstock.lake.layout import LAKE_FILE, LAYERS, LEDGER, STAGING, TABLES, LakeTable
 from penstock.lake.storage.filesystem import Storage, open_storage
 from penstock.lake.storage.formats import DEFAULT_FORMAT, FORMATS, check_format, open_format
 from penstock.lake.storage.ledger import DataFile, Entry, Guard, Ledger, State
@@ -105,6 +105,12 @@ class Lake:
         """Opens or creates a lake. The given settings must agree with those of an existing one."""
         storage = open_storage(root, spark)
         about = _read_about(storage)
+        if about is None and storage.names(LEDGER):
+            raise LakeError(
+                f"the lake at {root} lacks its file {LAKE_FILE}",
+                hint="Restore this file from a backup, or name another --path. "
+                "Nothing was changed.",
+            )
         if about is None:
             check_format(format or DEFAULT_FORMAT, root, catalog)
             about = About(
@@ -199,10 +205,10 @@ class Lake:
 
 
 def _read_about(storage: Storage) -> About | None:
-    text = storage.read(LAKE_FILE)
-    if text is None:
-        return None
     try:
+        text = storage.read(LAKE_FILE)
+        if text is None:
+            return None
         found = json.loads(text)
         about = About(**{name: found[name] for name in About.__slots__ if name in found})
         known = about.format in FORMATS and isinstance(about.layout_version, int)

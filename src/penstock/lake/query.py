@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, Row
 
 from penstock.errors import InvalidValueError
 from penstock.lake.lake import Lake
+from penstock.spark.error_messages import refusal
 
 
 def query(lake: Lake, text: str) -> DataFrame:
@@ -23,7 +24,7 @@ def query(lake: Lake, text: str) -> DataFrame:
         return lake.spark.sql(text)
     except (AnalysisException, ParseException) as error:
         raise InvalidValueError(
-            f"the query cannot be run: {_reason(error)}",
+            f"the query cannot be run: {refusal(error)}",
             hint=f"Write a SELECT over: {', '.join(table.view for table in lake.tables())}.",
             field="query",
         ) from error
@@ -58,9 +59,3 @@ def make_views(lake: Lake, text: str) -> None:
     for table in lake.tables():
         if re.search(rf"\b{table.view}\b", text, re.IGNORECASE):
             lake.frame(table).createOrReplaceTempView(table.view)
-
-
-def _reason(error: Exception) -> str:
-    """The first sentence. Spark adds the whole query and its plan."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return re.sub(r"\s*SQLSTATE:.*", "", lines[0]) if lines else type(error).__name__

@@ -16,6 +16,7 @@ from penstock.errors import InvalidValueError
 from penstock.lake.lake import Lake
 from penstock.lake.layout import SILVER_MESSAGES, SILVER_QUARANTINE
 from penstock.lake.registry import Registry
+from penstock.spark.error_messages import refusal
 
 ROWS_AT_ONCE: Final = 500
 
@@ -60,7 +61,7 @@ def matching(rows: DataFrame, condition: str) -> DataFrame:
         return rows.where(condition)
     except (AnalysisException, ParseException) as error:
         raise InvalidValueError(
-            f"the condition cannot be used: {str(error).splitlines()[0]}",
+            f"the condition cannot be used: {refusal(error)}",
             hint=f"Write an SQL condition over the columns {', '.join(rows.columns)}.",
             field="where",
             value=condition,

@@ -29,17 +29,25 @@ _OURS: Final = re.compile(r"^(?:penstock\.errors\.)?(\w+Error): (.+)$", re.MULTI
 _JAVA: Final = re.compile(r"^(?:Caused by: )?[\w.$]+(?:Exception|Error): (.+)$", re.MULTILINE)
 # A Parquet file that Spark could not read or find.
 _UNREADABLE: Final = re.compile(r"(?:FAILED_READ_FILE|PATH_NOT_FOUND)[^\n]*?\w+:/+(\S+\.parquet)")
+# A value for which an expression has no result. The same rows give the same error again.
+_DATA_ERROR: Final = re.compile(r"SQLSTATE: 22")
+_CORRECT: Final = (
+    "Correct the rule, the function of a gold table or the query that computes this for a row."
+)
 _GONE: Final = re.compile(r"Connection refused|Answer from Java side is empty|JVM", re.IGNORECASE)
 
 
 @contextmanager
-def explained(root: str) -> Iterator[None]:
-    """For work on a lake: every failure is raised as one of our errors, with one line of text."""
+def explained(root: str, *passed: type[Exception]) -> Iterator[None]:
+    """For work on a lake: every failure is raised as one of our errors, with one line of text.
+
+    Errors of the types `passed` are raised as they are.
+    """
     try:
         yield
-    except PenstockError:
-        raise
     except Exception as error:
+        if isinstance(error, (PenstockError, *passed)):
+            raise
         if isinstance(error, psycopg.Error) and (known := from_database_error(error)):
             raise known from error
         raise explain(error, root) from error
@@ -63,10 +71,17 @@ def explain(error: Exception, root: str) -> PenstockError:
         return _damaged(f"/{unreadable[1]}", root)
     reason = _reason(text) or type(error).__name__
     if type(error).__module__.startswith(("pyspark", "py4j")):
-        return TaskFailedError(f"a task of Spark failed: {reason}", hint="Run it again.")
+        hint = _CORRECT if _DATA_ERROR.search(reason) else "Run it again."
+        return TaskFailedError(f"a task of Spark failed: {reason}", hint=hint)
     if isinstance(error, OSError):
         return LakeError(f"the lake at {root} cannot be used: {error}")
     return LakeError(f"unexpected {type(error).__name__}: {reason}", hint="Run it with --debug.")
+
+
+def refusal(error: Exception) -> str:
+    """Why Spark refuses a query: the first sentence. It adds the whole query and its plan."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return re.sub(r"\s*SQLSTATE:.*", "", lines[0]) if lines else type(error).__name__
 
 
 def _damaged(path: str, root: str) -> DamagedFileError:

@@ -151,3 +151,6 @@ def test_what_a_task_said_is_told_in_one_line() -> None:
     found = explain(PySparkError(lost), "/lake")
     assert isinstance(found, TaskFailedError)
     assert "Connection reset by peer" in found.message
+    assert found.hint == "Run it again."
+    zero = "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n== SQL (line 1) ==\nn / 0\n^^^^^"
+    assert "Correct the rule" in str(explain(PySparkError(zero), "/lake"))

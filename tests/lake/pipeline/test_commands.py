@@ -124,7 +124,10 @@ def test_messages_are_replayed_once_for_a_job(
     assert client.stats("again").scheduled == 9
     code, _, err = cli("lake", "replay", "--job", "j3", "--where", "nonsense >", "--dry-run")
     assert code == 2
-    assert err.startswith("error: the condition cannot be used")
+    assert err.startswith("error: the condition cannot be used: [PARSE_SYNTAX_ERROR] Syntax error")
+    code, out, err = cli("lake", "replay", "--job", "j3")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: no terminal to ask for confirmation: Enqueue copies of up to 30")
 
 
 def test_a_query_reads_and_nothing_else(traffic: Any, cli: Cli, ask: Any, root: str) -> None:

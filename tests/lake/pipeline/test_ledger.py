@@ -80,6 +80,19 @@ def test_a_damaged_entry_is_named(ledger: Ledger, storage: LocalStorage, content
         Ledger(storage, ParquetFormat(storage).publish).state()
 
 
+def test_a_lake_that_has_lost_its_ledger_is_left_alone(
+    ledger: Ledger, storage: LocalStorage
+) -> None:
+    ledger.commit(step(storage, "one"))
+    storage.remove(LEDGER)
+    fresh = Ledger(storage, ParquetFormat(storage).publish)
+    with pytest.raises(LakeError, match="has no entries, but its directory bronze has files"):
+        fresh.state()
+    with pytest.raises(LakeError, match="Restore its directory _ledger from a backup"):
+        fresh.commit(step(storage, "two"))
+    assert files(storage) == ["one"]
+
+
 def test_a_step_that_was_decided_is_finished_by_the_next_run(storage: LocalStorage) -> None:
     def killed(state: State) -> None:
         raise KeyboardInterrupt
@@ -172,9 +185,18 @@ def test_a_lake_is_what_it_was_made_as(tmp_path: Path) -> None:
         Lake.open_or_create(root, name="other")
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"name": 1}', "not json"])
-def test_a_directory_with_another_lake_json_is_left_alone(tmp_path: Path, text: str) -> None:
-    (tmp_path / "lake.json").write_text(text)
+def test_a_lake_without_its_lake_json_is_not_created_again(tmp_path: Path) -> None:
+    root = str(tmp_path / "lake")
+    Lake.open_or_create(root, format="parquet", name="main").begin_anew()
+    Path(root, "lake.json").unlink()
+    with pytest.raises(LakeError, match=r"lacks its file lake\.json"):
+        Lake.open_or_create(root)
+    assert not Path(root, "lake.json").exists()
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"name": 1}', b"not json", b"\xff\x00"])
+def test_a_directory_with_another_lake_json_is_left_alone(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "lake.json").write_bytes(text)
     with pytest.raises(LakeError, match="does not describe a lake"):
         Lake.open_or_create(str(tmp_path))
 

@@ -20,6 +20,7 @@ from tests.lake.pipeline.conftest import Cli
 from tests.lake.searching import found_in_files, found_in_tables
 
 from penstock.errors import InvalidValueError, LakeMismatchError, QualityError
+from penstock.lake.declarations import declare
 from penstock.lake.lake import Lake
 from penstock.lake.layout import SILVER_QUARANTINE, LakeTable
 from penstock.lake.maintenance.published import compare_published, republish
@@ -317,6 +318,84 @@ def test_the_project_that_init_creates_works(
     assert table(lake, "SELECT count(*) FROM gold_customer_day") == [(2,)]
     ((reason,),) = table(lake, "SELECT reason FROM silver_quarantine")
     assert f"`{reason}`" in TUTORIAL.read_text()
+
+
+def fails(orders: DataFrame) -> DataFrame:
+    raise KeyError("tier")
+
+
+def doubled(orders: DataFrame) -> DataFrame:
+    return orders.select("day", "id", sf.col("amount").alias("ID"))
+
+
+MISTAKES: dict[str, tuple[Callable[[Project], object], str]] = {
+    "two fields": (lambda p: p.model("q", "a INT, a STRING"), "the model has two fields 'a'"),
+    "no type": (
+        lambda p: p.model("q", {"properties": {"a": {"x-spark-type": "money"}}}),
+        "x-spark-type is 'money', which is not a type of Spark",
+    ),
+    "no expression": (
+        lambda p: p.model("q", "a STRING", rules=[matches("a", "(")]),
+        "rule a_matches of queue q cannot be used",
+    ),
+    "no date": (
+        lambda p: p.model("q", "a DATE", rules=[in_range("a", "2026-13-01")]),
+        "rule a_range of queue q cannot be used",
+    ),
+    "text and number": (
+        lambda p: p.model("q", "a STRING", rules=[in_range("a", 1)]),
+        "rule a_range compares text with a number",
+    ),
+    "a function that fails": (
+        lambda p: p.gold("large", reads="silver_messages")(fails),
+        "the function of gold table large fails: KeyError: 'tier'",
+    ),
+    "two columns": (
+        lambda p: (p.model("q", ORDER), p.gold("large", reads="silver_q")(doubled)),
+        "the result of gold table large has two columns id",
+    ),
+    "a sum of text": (
+        lambda p: p.gold("large", reads="silver_messages", combine={"worker": "sum"})(
+            lambda messages: messages.select("day", "worker")
+        ),
+        "cannot combine 'worker' of type string with sum",
+    ),
+    "a maximum of days": (
+        lambda p: p.gold("large", reads="silver_messages", combine={"day": "max"})(
+            lambda messages: messages.select("day", "worker")
+        ),
+        "cannot combine 'day' of type date with max",
+    ),
+    "a table of Penstock": (
+        lambda p: p.gold("large", reads="silver_messages", publish="penstock.large")(fails),
+        "a gold table cannot be published as 'penstock.large'",
+    ),
+    "one table for two": (
+        lambda p: [
+            p.gold(name, reads="silver_messages", publish="shop.large")(
+                lambda messages: messages.select("day")
+            )
+            for name in ("first", "second")
+        ],
+        "gold tables first and second are both published as shop.large",
+    ),
+}
+
+
+@pytest.mark.parametrize(("mistake", "words"), MISTAKES.values(), ids=MISTAKES)
+def test_a_declaration_that_no_refresh_could_compute_is_refused(
+    mistake: Callable[[Project], object], words: str, lake: Lake
+) -> None:
+    def declare_it() -> None:
+        project = Project()
+        mistake(project)
+        declare(lake, project)
+
+    with pytest.raises(InvalidValueError) as caught:
+        declare_it()
+    assert words in str(caught.value)
+    assert caught.value.hint
+    assert lake.state().declared == {}
 
 
 def test_the_tutorial_quotes_the_project_as_it_is() -> None:

@@ -396,3 +396,5 @@ def test_the_commands_find_name_and_repair_damage_in_every_layer(
     code, _, err = cli("lake", "rebuild", "--table", "bronze")
     assert code == 2
     assert "bronze is not a table that can be rebuilt" in err
+    code, _, err = cli("lake", "rebuild", "--since", "2026-01-02", "--until", "2026-01-01")
+    assert (code, "2026-01-01, is before the first day, 2026-01-02" in err) == (2, True)

@@ -76,6 +76,13 @@ def days_between(
     """The days of the lake in a range, or None for all of them."""
     if since is None and until is None:
         return None
+    if since is not None and until is not None and until < since:
+        raise InvalidValueError(
+            f"the last day, {until.date()}, is before the first day, {since.date()}",
+            hint="Give --since the first day and --until the last day.",
+            field="until",
+            value=until.date().isoformat(),
+        )
     first = since.date().isoformat() if since else ""
     last = until.date().isoformat() if until else "9999-12-31"
     return frozenset(f.day for f in state.files.values() if first <= f.day <= last)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pyspark.errors import PySparkException
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
@@ -67,8 +68,20 @@ def parse_type(found: Any) -> DataType:
         try:
             return _from_json(found)
         except Exception:
-            return DataType.fromDDL(found)
+            return _from_ddl(found)
     return _from_json(found)
+
+
+def _from_ddl(found: str) -> DataType:
+    try:
+        return DataType.fromDDL(found)
+    except PySparkException:
+        raise InvalidValueError(
+            f"{SPARK_TYPE} is {found!r}, which is not a type of Spark",
+            hint="Write it as in DDL, such as DECIMAL(10,2).",
+            field="model",
+            value=found,
+        ) from None
 
 
 def _from_json(found: Any) -> DataType:

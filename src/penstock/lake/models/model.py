@@ -26,6 +26,7 @@ from penstock.lake.layout import TABLES, LakeTable, typed_table
 from penstock.lake.models.field_types import Field, fields_of
 from penstock.lake.models.rules import Rule
 from penstock.lake.models.sources import Declaration, json_schema
+from penstock.spark.error_messages import refusal
 
 KIND: Final = "model"
 # The columns of a message, which precede those of its payload.
@@ -121,10 +122,11 @@ class Model:
         for rule in self.rules:
             try:
                 empty.where(rule.condition()).schema  # noqa: B018
+                if constants := rule.constants(empty):
+                    spark.range(1).select(*constants).collect()
             except PySparkException as error:
                 raise InvalidValueError(
-                    f"rule {rule.name} of queue {self.queue} cannot be used: "
-                    f"{str(error).strip().splitlines()[0]}",
+                    f"rule {rule.name} of queue {self.queue} cannot be used: {refusal(error)}",
                     hint=f"The columns are: {', '.join(empty.columns)}.",
                     field="rules",
                 ) from None

@@ -9,8 +9,9 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, get_args
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
+from pyspark.sql.types import StringType
 
 from penstock.errors import InvalidValueError
 
@@ -73,6 +74,22 @@ class Rule:
         if self.high is not None:
             met = met & (column <= sf.lit(self.high))
         return met
+
+    def constants(self, rows: DataFrame) -> list[Column]:
+        """Expressions that fail if the rule could not be evaluated for any row."""
+        if self.kind == "matches":
+            return [sf.lit("").rlike(self.text or "")]
+        if self.kind != "range":
+            return []
+        bounds = [bound for bound in (self.low, self.high) if bound is not None]
+        kind = rows.select(self.column or "").schema[0].dataType
+        if isinstance(kind, StringType) and not all(isinstance(each, str) for each in bounds):
+            raise InvalidValueError(
+                f"rule {self.name} compares text with a number",
+                hint=f"Declare {self.column} as a number, or give the range as text.",
+                field="rules",
+            )
+        return [sf.lit(bound).cast(kind) for bound in bounds if isinstance(bound, str)]
 
     @property
     def reason(self) -> str:

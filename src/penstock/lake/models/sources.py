@@ -111,8 +111,14 @@ def _from_class(declared: Any) -> dict[str, Any]:
 
 
 def _object(struct: spark.StructType) -> dict[str, Any]:
-    properties = {}
+    properties: dict[str, Any] = {}
     for field in struct.fields:
+        if field.name in properties:
+            raise InvalidValueError(
+                f"the model has two fields {field.name!r}",
+                hint="Rename one of the fields.",
+                field="model",
+            )
         inner = _schema(field.dataType)
         chosen = _or_null(inner) if field.nullable else inner
         properties[field.name] = {**chosen, SPARK_TYPE: field.dataType.jsonValue()}

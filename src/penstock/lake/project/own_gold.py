@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, get_args
@@ -20,6 +21,21 @@ _COMBINE: Final[dict[str, Callable[[str], Column]]] = {
     "min": sf.min,
     "max": sf.max,
 }
+_PUBLISHED: Final = re.compile(r"([a-z_][a-z0-9_]{0,62})\.([a-z_][a-z0-9_]{0,62})")
+_OURS: Final = frozenset({"penstock", "mdb_queue", "pgmq", "information_schema"})
+
+
+def published_name(name: str) -> tuple[str, str]:
+    """The schema and the table of a name such as `analytics.revenue`."""
+    found = _PUBLISHED.fullmatch(name)
+    if not found or found[1] in _OURS or found[1].startswith("pg_"):
+        raise InvalidValueError(
+            f"a gold table cannot be published as {name!r}",
+            hint="Name one of your schemas and a table, such as analytics.revenue.",
+            field="publish",
+            value=name,
+        )
+    return found[1], found[2]
 
 
 @dataclass(frozen=True, slots=True)

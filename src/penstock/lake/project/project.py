@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import DateType, StructField, StructType
+from pyspark.sql.types import DateType, NumericType, StructField, StructType
 
 from penstock.errors import InvalidValueError
 from penstock.lake import columns
@@ -17,7 +17,8 @@ from penstock.lake.layout import TABLES, LakeTable
 from penstock.lake.models.model import Model, check_table_name
 from penstock.lake.models.rules import Rule
 from penstock.lake.models.sources import Declaration
-from penstock.lake.project.own_gold import By, OwnGold, Transform
+from penstock.lake.project.own_gold import By, OwnGold, Transform, published_name
+from penstock.spark.error_messages import refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,16 @@ class Project:
                 hint="Give one of them another name.",
                 field="gold",
             )
+        if publish is not None:
+            published_name(publish)
+            for other, (_, declared) in self._gold.items():
+                if declared.publish == publish:
+                    raise InvalidValueError(
+                        f"gold tables {other} and {name} are both published as {publish}",
+                        hint="Publish one of them under another name.",
+                        field="publish",
+                        value=publish,
+                    )
         inputs = (reads,) if isinstance(reads, str) else tuple(reads)
         options = _GoldOptions(inputs, by, dict(combine or {}), publish, version)
 
@@ -143,6 +154,15 @@ class Project:
                 hint=f"Its columns are: {', '.join(schema.fieldNames())}.",
                 field="combine",
             )
+        for column, how in options.combine.items():
+            kind = schema[column].dataType
+            if column == "day" or (how == "sum" and not isinstance(kind, NumericType)):
+                raise InvalidValueError(
+                    f"gold table {name} cannot combine {column!r} of type {kind.simpleString()} "
+                    f"with {how}",
+                    hint="Sum numbers. Rows of different days are never combined.",
+                    field="combine",
+                )
         text = f"{options.version}\n{inspect.getsource(transform)}"
         return OwnGold(
             name,
@@ -174,9 +194,10 @@ def _result_schema(
     empty = [spark.createDataFrame([], columns.schema(table)) for table in tables]
     try:
         result: object = transform(*empty)
-    except (PySparkException, TypeError) as error:
+    except Exception as error:
+        kind = "" if isinstance(error, PySparkException) else f"{type(error).__name__}: "
         raise InvalidValueError(
-            f"the function of gold table {name} fails: {str(error).strip().splitlines()[0]}",
+            f"the function of gold table {name} fails: {kind}{refusal(error)}",
             hint="It gets one DataFrame for each table that it reads.",
             field="gold",
         ) from error
@@ -192,6 +213,13 @@ def _result_schema(
         raise InvalidValueError(
             f"the result of gold table {name} has no column day of type DATE",
             hint="Keep the column day of the input, such as in groupBy('day', ...).",
+            field="gold",
+        )
+    names = [column.lower() for column in found.fieldNames()]
+    if doubled := {column for column in names if names.count(column) > 1}:
+        raise InvalidValueError(
+            f"the result of gold table {name} has two columns {min(doubled)}",
+            hint="Give one of them another name. Names of columns ignore case.",
             field="gold",
         )
     inner = [StructField(f.name, f.dataType) for f in found if f.name != "day"]

@@ -7,7 +7,6 @@ change. The statements run with the privileges of the lake's database user.
 from __future__ import annotations
 
 import json
-import re
 from datetime import UTC, datetime
 from typing import Any, Final, LiteralString
 
@@ -16,17 +15,15 @@ from psycopg import sql
 from pyspark.sql import Row
 from pyspark.sql.types import DataType, DecimalType
 
-from penstock.errors import ConfigurationError, InvalidValueError, translated
+from penstock.errors import ConfigurationError, translated
 from penstock.lake import columns
 from penstock.lake.damage import require_intact
 from penstock.lake.lake import Lake
 from penstock.lake.layout import LakeTable
-from penstock.lake.project.own_gold import OwnGold
+from penstock.lake.project.own_gold import OwnGold, published_name
 from penstock.lake.registry import Registry
 from penstock.lake.storage.ledger import DataFile, State
 
-_NAME: Final = re.compile(r"([a-z_][a-z0-9_]{0,62})\.([a-z_][a-z0-9_]{0,62})")
-_OURS: Final = frozenset({"penstock", "mdb_queue", "pgmq", "information_schema"})
 _PG_CLEARS_STATISTICS: Final = 180000
 _CLEAR: Final = (
     b"select pg_clear_attribute_stats(schemaname::text, tablename::text, attname::text, inherited)"
@@ -50,15 +47,7 @@ _TYPES: Final[dict[str, LiteralString]] = {
 
 def target(name: str) -> sql.Identifier:
     """`analytics.revenue` as an identifier."""
-    found = _NAME.fullmatch(name)
-    if not found or found[1] in _OURS or found[1].startswith("pg_"):
-        raise InvalidValueError(
-            f"a gold table cannot be published as {name!r}",
-            hint="Name one of your schemas and a table, such as analytics.revenue.",
-            field="publish",
-            value=name,
-        )
-    return sql.Identifier(found[1], found[2])
+    return sql.Identifier(*published_name(name))
 
 
 def publish_own_gold(lake: Lake, registry: Registry, state: State, published: int) -> int:

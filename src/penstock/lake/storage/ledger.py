@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from penstock.errors import LakeConflictError, LakeError
-from penstock.lake.layout import LEDGER, LakeTable, partition_values
+from penstock.lake.layout import BRONZE_HISTORY, LEDGER, LakeTable, partition_values
 from penstock.lake.storage.filesystem import Storage
 
 CHECKPOINT_EVERY: Final = 20
@@ -232,6 +232,14 @@ class Ledger:
         """The current state."""
         names = self._storage.names(LEDGER)
         newest = max(_versions(names), default=0)
+        # A file of bronze gets to its place after the first entry.
+        if newest == 0 and self._storage.names(BRONZE_HISTORY.layer):
+            raise LakeError(
+                f"the ledger of the lake at {self._storage.root} has no entries, but its directory "
+                f"{BRONZE_HISTORY.layer} has files",
+                hint="Restore its directory _ledger from a backup, or name another --path. "
+                "Nothing was changed.",
+            )
         if newest > self._state.version:
             self._state = self._read(names, newest)
         return self._state

@@ -20436,6 +20436,13 @@ begin
       for m in select * from unnest(p.payloads, p.payloads_bytes, p.headers, p.keys, p.priorities, p.group_keys,
           p.delays, p.visible_ats, p.ttls, p.max_attempts)
             i (payload, payload_bytes, headers, key, priority, group_key, delay, visible_at, ttl, max_attempts) loop
+        -- make_interval would fail without the name of the field. NaN is larger than every number.
+        if abs(m.delay) > 1e11 then
+          perform penstock._fail_value('delay', m.delay || ' seconds', '0 to 100 years');
+        end if;
+        if abs(m.ttl) > 1e11 then
+          perform penstock._fail_value('ttl', m.ttl || ' seconds', 'more than 0, up to 100 years');
+        end if;
         perform penstock._check_message(q, m.payload, m.payload_bytes, m.headers, m.key, coalesce(m.priority, 0),
           m.group_key, make_interval(secs => m.delay), m.visible_at, make_interval(secs => m.ttl), m.max_attempts);
         at := at + 1;
@@ -20450,7 +20457,7 @@ begin
 end $$;
 
 -- Drops the staged messages of these attempts. Locks: the rows. Uses spark_staged_pkey.
--- from functions/spark/stage.sql:118
+-- from functions/spark/stage.sql:125
 create or replace function penstock.spark_unstage(attempts uuid[]) returns void
 language sql security definer set search_path = pg_catalog, pg_temp as $$
   delete from penstock.spark_staged s where s.attempt = any (attempts);
@@ -20459,7 +20466,7 @@ $$;
 -- Part of the upkeep: drops the staged messages of abandoned writes, a day later, and forgets writes that had
 -- no name. Reads all of spark_staged, which has one row for each piece of a write that is under way. Locks: the rows,
 -- with SKIP LOCKED.
--- from functions/spark/stage.sql:126
+-- from functions/spark/stage.sql:133
 create or replace function penstock._forget_staged() returns integer language plpgsql as $$
 declare
   dropped integer;

@@ -101,6 +101,13 @@ begin
       for m in select * from unnest(p.payloads, p.payloads_bytes, p.headers, p.keys, p.priorities, p.group_keys,
           p.delays, p.visible_ats, p.ttls, p.max_attempts)
             i (payload, payload_bytes, headers, key, priority, group_key, delay, visible_at, ttl, max_attempts) loop
+        -- make_interval would fail without the name of the field. NaN is larger than every number.
+        if abs(m.delay) > 1e11 then
+          perform penstock._fail_value('delay', m.delay || ' seconds', '0 to 100 years');
+        end if;
+        if abs(m.ttl) > 1e11 then
+          perform penstock._fail_value('ttl', m.ttl || ' seconds', 'more than 0, up to 100 years');
+        end if;
         perform penstock._check_message(q, m.payload, m.payload_bytes, m.headers, m.key, coalesce(m.priority, 0),
           m.group_key, make_interval(secs => m.delay), m.visible_at, make_interval(secs => m.ttl), m.max_attempts);
         at := at + 1;
