@@ -62,7 +62,7 @@ class ScheduleOptions(Struct, forbid_unknown_fields=True, kw_only=True):
 class CreateSchedule(ScheduleOptions, forbid_unknown_fields=True, kw_only=True):
     """A schedule to create."""
 
-    name: f.Name
+    name: f.PlainName
     topic: f.Name
     cron: Cron
 
@@ -110,9 +110,7 @@ class FindSchedules(Struct, forbid_unknown_fields=True, kw_only=True):
     """The place where the page begins, and its size."""
 
     cursor: (
-        Annotated[
-            str, Meta(min_length=1, max_length=128, description="`next` of the previous page")
-        ]
+        Annotated[str, Meta(pattern=f.NAME_PATTERN, description="`next` of the previous page")]
         | None
     ) = None
     limit: f.Limit = 100
