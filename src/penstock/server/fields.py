@@ -94,6 +94,9 @@ LeaseSeconds: TypeAlias = Annotated[
 Ttl: TypeAlias = Annotated[
     float, Meta(ge=0.001, le=_LONGEST, description="seconds until it expires")
 ]
+ScheduleTtl: TypeAlias = Annotated[
+    int, _whole(1, 315_360_000, "seconds until a message of the schedule expires")
+]
 TopicTtl: TypeAlias = Annotated[
     int, _whole(0, 315_360_000, "seconds until its messages expire; 0 means never")
 ]
