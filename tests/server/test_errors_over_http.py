@@ -64,6 +64,10 @@ FOREIGN = re.compile(
          "status must be deleted or expired or failed or pending or processing"),
         ("PUT", "/api/admin/delete-reaper/schedule", {"schedule": "x"}, "InvalidValueError",
          "schedule is not a cron rule"),
+        ("POST", "/api/schedules", {"name": "a b", "topic": "orders", "cron": "@daily"},
+         "InvalidValueError", "name must be 1 to 128 lowercase letters, digits, - _ ."),
+        ("GET", "/api/schedules?cursor=%00", None, "InvalidValueError",
+         "cursor must be `next` of the previous page"),
         ("POST", "/api/bulk-acts", {"act": "move", "state": "ready", "topics": ["orders"]},
          "InvalidValueError", "to_topic is null; allowed: the name of a topic"),
     ],
@@ -156,6 +160,38 @@ def test_an_absent_body_is_an_empty_one(http: httpx.Client) -> None:
     http.post("/api/topic-configs", json={"topic": "orders"})
     assert http.post("/api/topics/orders/redrive").json() == {"count": 0}
     assert http.post("/api/topics/orders/pause", json={}).status_code == 200
+
+
+DEEP = b"[" * 5000 + b"]" * 5000
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "says"),
+    [
+        (b'{"topic": "orders", "json": [1, NaN]}', 400, "the body is not JSON: it contains NaN"),
+        (b'{"topic": "orders", "key": -Infinity, "json": 1}', 400, "it contains -Infinity"),
+        (b'\xef\xbb\xbf{"topic": "orders", "json": 1}', 400, "a byte order mark"),
+        ('{"topic": "orders", "json": 1}'.encode("utf-16"), 400, "the body is not UTF-8"),
+        (b'{"topic": "orders", "json": "\\ud800"}', 422, "a lone surrogate"),
+        (b'{"topic": "\\ud800", "json": ' + DEEP + b"}", 400, "the body is nested too deeply"),
+        (b'{"topic": "orders", "json": ["\\ud800", ' + DEEP + b"]}", 400, "nested too deeply"),
+        (b'{"topic": "orders", "json": 1e200000}', 422, "value overflows numeric format"),
+    ],
+)
+def test_a_body_that_is_not_json_is_refused_for_what_it_is(
+    http: httpx.Client, body: bytes, status: int, says: str
+) -> None:
+    headers = {"Content-Type": "application/json"}
+    answer = http.post("/api/messages", content=body, headers=headers)
+    assert answer.status_code == status, answer.text
+    assert says in answer.json()["detail"]
+
+
+def test_a_number_with_too_many_digits_is_explained(http: httpx.Client) -> None:
+    headers = {"Content-Type": "application/json"}
+    body = b'{"topic": "orders", "json": 1e-20000}'
+    problem = http.post("/api/messages", content=body, headers=headers).json()
+    assert "Send this number as text." in problem["hint"]
 
 
 def test_another_charset_is_refused(http: httpx.Client) -> None:

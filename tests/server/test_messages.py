@@ -170,7 +170,18 @@ def test_replay_and_cancel(http: httpx.Client) -> None:
     assert copy.status_code == 201
     gone = http.post(f"/api/messages/{copy.json()['id']}/cancel")
     assert gone.json()["state"] == "cancelled"
-    assert http.post(f"/api/messages/{copy.json()['id']}/cancel").status_code == 404
+    again = http.post(f"/api/messages/{copy.json()['id']}/cancel")
+    assert again.status_code == 404
+    assert "is cancelled, and only unfinished messages can be cancelled" in again.json()["detail"]
+
+
+def test_a_finished_message_is_the_same_alone_and_in_a_list(http: httpx.Client) -> None:
+    id = enqueue(http, json=1, max_retries=7)
+    settle(http, claim(http)[0], "ack").raise_for_status()
+    [listed] = http.get("/api/messages?topic=orders").json()["items"]
+    alone = http.get(f"/api/messages/{id}").json()
+    assert (alone["max_retries"], alone["max_attempts"]) == (7, 8)
+    assert {name: alone[name] for name in listed} == listed
 
 
 def test_a_topic_is_made_on_first_use_unless_the_caller_is_strict(http: httpx.Client) -> None:

@@ -15,6 +15,10 @@ class Place:
     method: str
     path: str
 
+    @property
+    def has_head(self) -> bool:
+        return self.method == "GET"
+
 
 PLACES = [
     Place("POST", "/api/messages"),

@@ -232,6 +232,18 @@ def test_a_message_that_is_refused_is_retried_and_becomes_a_dead_letter(
     assert [headers["penstock-attempt"] for headers, _ in receiver.requests] == ["1", "2", "3"]
 
 
+def test_the_error_of_an_endpoint_that_is_down_has_no_traceback(
+    pushing: httpx.Client, db: Db
+) -> None:
+    make_queue(db, max_attempts=1)
+    subscribe(pushing, "http://127.0.0.1:1/")
+    db.execute("select penstock.enqueue('orders', '1')")
+    dead = until(
+        lambda: db.execute("select last_error from penstock.dead_letters").fetchall(), bool
+    )
+    assert dead == [("All connection attempts failed",)]
+
+
 def test_a_gone_endpoint_disables_the_subscription_and_keeps_the_messages(
     pushing: httpx.Client, receiver: Receiver, db: Db
 ) -> None:

@@ -76,6 +76,24 @@ def test_what_is_wrong_with_a_schedule_is_said(http: httpx.Client) -> None:
     assert http.get("/api/schedules").json()["items"] == []
 
 
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"ttl_seconds": 0.5}, "ttl_seconds must be a whole number from 1 to 315360000 or null"),
+        ({"key": "a\0"}, "key is 'a\\x00'; allowed: text, without NUL"),
+        ({"group": "a\0"}, "group is 'a\\x00'; allowed: text, without NUL"),
+    ],
+)
+def test_the_option_of_a_schedule_that_is_wrong_is_named(
+    http: httpx.Client, options: dict[str, Any], says: str
+) -> None:
+    http.put("/api/topic-configs/orders").raise_for_status()
+    body = {"name": "nightly", "topic": "orders", "cron": "@daily", **options}
+    problem = http.post("/api/schedules", json=body).json()
+    assert problem["field"] in options
+    assert says in problem["detail"], problem
+
+
 def test_a_dequeue_says_nothing_of_what_it_does_not_know(http: httpx.Client) -> None:
     id = http.post("/api/messages", json={"topic": "orders", "json": 1}).json()["id"]
     [message] = http.post("/api/messages/dequeue", json={"topic": "orders"}).json()["messages"]

@@ -17,7 +17,12 @@ from psycopg.conninfo import conninfo_to_dict
 from penstock.commands.write.services import claim_service_checks, set_service_address
 from penstock.errors import ConfigurationError, InvalidValueError
 from penstock.secrets import SecretBox, new_secret_key
-from penstock.server.control.addresses import Addresses, _no_certificate, without_password
+from penstock.server.control.addresses import (
+    Addresses,
+    ServiceAddress,
+    _no_certificate,
+    without_password,
+)
 
 KEY = new_secret_key()
 NOWHERE = "host=127.0.0.1 port=1 user=a"
@@ -71,6 +76,20 @@ def test_ways_to_files_of_the_server_and_nonsense_are_refused(given: str) -> Non
         addresses().stored(given)
     assert refused.value.field == "dsn"
     assert "b%zz" not in refused.value.message
+
+
+def test_what_libpq_would_cut_off_is_refused(tmp_path: Path) -> None:
+    """Connection strings end at a NUL, and the last keywords protect files of the server."""
+    (tmp_path / "file").write_bytes(b"a\0b")
+    with pytest.raises(InvalidValueError, match="dsn contains the character NUL"):
+        addresses().stored(f"{NOWHERE}\0 sslmode=require")
+    with pytest.raises(InvalidValueError, match="password contains the character NUL"):
+        addresses().stored(NOWHERE, "a b\0")
+    with pytest.raises(InvalidValueError, match="password_file contains the character NUL"):
+        addresses(tmp_path).stored(NOWHERE, None, "file")
+    older = ServiceAddress(NOWHERE, SecretBox(KEY).seal("a\0"))
+    with pytest.raises(InvalidValueError, match="password contains the character NUL"):
+        addresses().conninfo(older)
 
 
 def test_files_are_confined_to_the_directories_of_the_setting(tmp_path: Path) -> None:

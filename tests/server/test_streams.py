@@ -39,6 +39,13 @@ def _ack(http: httpx.Client, message: dict[str, Any]) -> None:
     assert http.post(f"/api/messages/{message['id']}/ack", json=body).status_code == 200
 
 
+def test_a_head_request_claims_nothing(http: httpx.Client) -> None:
+    _fill(http, 1)
+    answer = http.head("/api/messages/stream?topic=orders")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
+    assert http.get("/api/stats?topic=orders").json()["items"][0]["processing"] == 0
+
+
 def test_a_stream_has_no_more_messages_than_its_credit(http: httpx.Client) -> None:
     ids = _fill(http, 5)
     query = {"topic": "orders", "credit": 2}

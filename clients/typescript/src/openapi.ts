@@ -1747,7 +1747,7 @@ export interface components {
             missed?: ("all" | "once" | "skip") | null;
             missed_after_seconds?: number | null;
             paused?: boolean | null;
-            /** @description 1 to 128 lowercase letters, digits, - _ .; `<topic>.dlq` has dead letters */
+            /** @description 1 to 128 lowercase letters, digits, - _ . */
             name: string;
             /** @description 1 to 128 lowercase letters, digits, - _ .; `<topic>.dlq` has dead letters */
             topic: string;
@@ -1853,7 +1853,7 @@ export interface components {
             /** @description how long a request may take */
             timeout_seconds?: number;
             enabled?: boolean;
-            /** @description 1 to 128 lowercase letters, digits, - _ .; `<topic>.dlq` has dead letters */
+            /** @description 1 to 128 lowercase letters, digits, - _ . */
             name: string;
             /** @description 1 to 128 lowercase letters, digits, - _ .; `<topic>.dlq` has dead letters */
             topic: string;

@@ -48,6 +48,10 @@ _BY_SQLSTATE: Final = {row.sqlstate: row.error for row in ERRORS if row.sqlstate
 # Errors that PostgreSQL raises before our functions run.
 _NOT_STORABLE: Final = frozenset({"22P05", "22P02", "22021", "54000", "54001"})
 _OUT_OF_RANGE: Final = frozenset({"22003", "22008", "22015"})
+_DIGITS: Final = (
+    "PostgreSQL stores numbers with up to 131,072 digits before the point and 16,383 after it. "
+    "Send this number as text."
+)
 _NO_SCHEMA: Final = frozenset({"3F000", "42883", "42P01", "42704"})
 _PREPARED: Final = frozenset({"26000", "42P05"})
 # Serialization failures and deadlocks, objects in use, and lock timeouts.
@@ -135,7 +139,7 @@ def _translate(exc: BaseException) -> PenstockError | None:
     if state in _NOT_STORABLE:
         return PayloadNotStorableError(message, hint=hint)
     if state in _OUT_OF_RANGE:
-        return InvalidValueError(message, hint=hint)
+        return InvalidValueError(message, hint=hint or (_DIGITS if "numeric" in message else None))
     return _condition(state, message, hint)
 
 

@@ -19,7 +19,7 @@ from penstock.model.subscription import Subscription
 from penstock.push.http_sender import Answer, HttpSender, SendError
 from penstock.push.signing import signed_headers
 from penstock.worker.delivery import Delivery
-from penstock.worker.outcomes import Retry, Snooze
+from penstock.worker.outcomes import Outcome, Retry, Snooze
 from penstock.worker.runner import Runner
 
 # The number of failures in a row after which the endpoint counts as down.
@@ -44,9 +44,11 @@ class Endpoint:
         self._pause = 0.0
         self._resuming: asyncio.TimerHandle | None = None
 
-    async def handle(self, delivery: Delivery) -> None:
+    async def handle(self, delivery: Delivery) -> Outcome | None:
+        """Send the message. Failures are returned and not raised, because a dead letter shows what
+        the endpoint did, and no traceback of the server."""
         if self.gone is not None:
-            raise Snooze(GONE_SECONDS)
+            return Snooze(GONE_SECONDS)
         body, headers = _request(delivery)
         message_id = f"{delivery.queue}.{delivery.id}"
         headers |= signed_headers(self._secrets, message_id, int(time.time()), body)
@@ -55,16 +57,16 @@ class Endpoint:
             answer = await self._sender.post(self.subscription.url, body, headers, timeout)
         except SendError as error:
             self._note_failure(delivery, str(error))
-            raise Retry(error=str(error)) from None
+            return Retry(error=str(error))
         if answer.is_success:
             self._note_success(delivery)
-            return
+            return None
         if answer.status == 410:
             self.gone = "the endpoint answered 410 Gone"
-            raise Snooze(GONE_SECONDS)
+            return Snooze(GONE_SECONDS)
         text = _described(answer)
         self._note_failure(delivery, text)
-        raise Retry(answer.retry_after or None, text)
+        return Retry(answer.retry_after or None, text)
 
     def stop(self) -> None:
         if self._resuming is not None:

@@ -7,10 +7,11 @@ database checks.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from msgspec import Meta
 
+NAME_PATTERN: Final = "^[a-z0-9._-]{1,128}$"
 _NO_NUL = {"pattern": "^[^\\u0000]*$"}
 
 
@@ -25,18 +26,21 @@ def _whole(low: int, high: int, what: str) -> Meta:
 Name: TypeAlias = Annotated[
     str,
     Meta(
-        pattern="^[a-z0-9._-]{1,128}$",
+        pattern=NAME_PATTERN,
         description="1 to 128 lowercase letters, digits, - _ .; `<topic>.dlq` has dead letters",
     ),
 ]
 NewName: TypeAlias = Annotated[
     str,
     Meta(
-        pattern="^[a-z0-9._-]{1,128}$",
+        pattern=NAME_PATTERN,
         description="1 to 128 lowercase letters, digits and - _ .; not ending in .dlq",
         # The database refuses reserved names with a better message than a pattern.
         extra_json_schema={"x-pattern": r"^(?!.*\.dlq$)(?!penstock\.)[a-z0-9._-]{1,128}$"},
     ),
+]
+PlainName: TypeAlias = Annotated[
+    str, Meta(pattern=NAME_PATTERN, description="1 to 128 lowercase letters, digits, - _ .")
 ]
 Id: TypeAlias = Annotated[
     str, Meta(pattern="^[1-9][0-9]{0,17}$", description="the message's id, a string")
@@ -89,6 +93,9 @@ LeaseSeconds: TypeAlias = Annotated[
 ]
 Ttl: TypeAlias = Annotated[
     float, Meta(ge=0.001, le=_LONGEST, description="seconds until it expires")
+]
+ScheduleTtl: TypeAlias = Annotated[
+    int, _whole(1, 315_360_000, "seconds until a message of the schedule expires")
 ]
 TopicTtl: TypeAlias = Annotated[
     int, _whole(0, 315_360_000, "seconds until its messages expire; 0 means never")

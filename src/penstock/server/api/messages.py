@@ -143,6 +143,11 @@ async def cancel_message(call: Call) -> d.Settled:
     """Cancel a message, also a leased one."""
     found = await _message(call)
     call.require_of(f"message {found.id}", "operate", found.queue)
+    if found.finished_at is not None and found.original_queue is None:
+        raise MessageNotFoundError(
+            f"message {found.id} is {found.state}, and only unfinished messages can be cancelled",
+            id=found.id,
+        )
     await call.act(write.cancel(found.id), "cancel", found.queue, id=str(found.id))
     return d.Settled(id=str(found.id), status="deleted", state="cancelled")
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from penstock.commands import read, write
+from penstock.commands.arguments import optional_text
 from penstock.commands.command import Command
 from penstock.db.async_connections import AnyConnection
 from penstock.model import schedule
@@ -52,7 +53,7 @@ class ScheduleOptions(Struct, forbid_unknown_fields=True, kw_only=True):
     key: f.Key | UnsetType | None = UNSET
     priority: f.Priority | UnsetType | None = UNSET
     group: f.Group | UnsetType | None = UNSET
-    ttl_seconds: f.Ttl | UnsetType | None = UNSET
+    ttl_seconds: f.ScheduleTtl | UnsetType | None = UNSET
     max_retries: f.MaxRetries | UnsetType | None = UNSET
     missed: Missed | UnsetType | None = UNSET
     missed_after_seconds: MissedAfter | UnsetType | None = UNSET
@@ -62,7 +63,7 @@ class ScheduleOptions(Struct, forbid_unknown_fields=True, kw_only=True):
 class CreateSchedule(ScheduleOptions, forbid_unknown_fields=True, kw_only=True):
     """A schedule to create."""
 
-    name: f.Name
+    name: f.PlainName
     topic: f.Name
     cron: Cron
 
@@ -110,9 +111,7 @@ class FindSchedules(Struct, forbid_unknown_fields=True, kw_only=True):
     """The place where the page begins, and its size."""
 
     cursor: (
-        Annotated[
-            str, Meta(min_length=1, max_length=128, description="`next` of the previous page")
-        ]
+        Annotated[str, Meta(pattern=f.NAME_PATTERN, description="`next` of the previous page")]
         | None
     ) = None
     limit: f.Limit = 100
@@ -280,6 +279,8 @@ def _settings(body: ScheduleOptions) -> dict[str, Any]:
             continue
         if name == "metadata":
             check_headers(value, name)
+        if name in ("key", "group"):
+            optional_text(name, value)
         if name == "max_retries" and value is not None:
             value += 1
         found[_RENAMED.get(name, name)] = value

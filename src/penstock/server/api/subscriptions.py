@@ -43,7 +43,7 @@ class SubscriptionOptions(Struct, forbid_unknown_fields=True, kw_only=True):
 class CreateSubscription(SubscriptionOptions, forbid_unknown_fields=True, kw_only=True):
     """A subscription to create."""
 
-    name: f.Name
+    name: f.PlainName
     topic: f.Name
     url: Url
 

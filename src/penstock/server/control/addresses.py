@@ -106,13 +106,13 @@ class Addresses:
         self, dsn: str, password: str | None = None, password_file: str | None = None
     ) -> ServiceAddress:
         """An address as it is stored, with its password encrypted. InvalidValueError if refused."""
-        parts = self._checked(dsn)
+        parts = self._checked(_without_nul(dsn, "dsn"))
         own = parts.pop("password", None)
         if sum(each is not None for each in (own, password, password_file)) > 1:
             raise _refused("the password is given more than once", "one password", "password")
         if password_file is not None:
             self._password(password_file)
-        secret = password if password is not None else own
+        secret = own if password is None else _without_nul(password, "password")
         passphrase = parts.get("sslpassword", "")
         try:
             sealed = None if secret is None else self.box.seal(secret)
@@ -136,7 +136,7 @@ class Addresses:
             password = self.box.open(address.secret)
         elif address.password_file is not None:
             password = self._password(address.password_file)
-        fixed = {"password": password, "passfile": _NO_FILE}
+        fixed = {"password": _without_nul(password, "password"), "passfile": _NO_FILE}
         if "sslcert" not in parts:
             fixed |= _no_certificate(psycopg.pq.version())
         passphrase = parts.get("sslpassword", "")
@@ -222,7 +222,8 @@ class Addresses:
             try:
                 file = self._confined(str(directory / name), "password_file")
                 with file.open("rb") as opened:
-                    return opened.read(MAX_PASSWORD_BYTES).decode().removesuffix("\n")
+                    text = opened.read(MAX_PASSWORD_BYTES).decode().removesuffix("\n")
+                    return _without_nul(text, "password_file")
             except (OSError, ValueError):
                 continue
         raise _refused(
@@ -242,6 +243,13 @@ def _own_user() -> str | None:
     """The user of addresses without one, as in libpq: PGUSER, or the account of the server."""
     defaults = psycopg.pq.Conninfo.get_defaults()
     return next((o.val.decode() for o in defaults if o.keyword == b"user" and o.val), None)
+
+
+def _without_nul(text: str, field: str) -> str:
+    """libpq would ignore what is after a NUL: what keeps it from files of the server."""
+    if "\0" in text:
+        raise _refused(f"{field} contains the character NUL", "text without NUL", field)
+    return text
 
 
 def _check_ports(ports: str) -> None:

@@ -15,6 +15,9 @@ class Placed(Protocol):
     @property
     def method(self) -> str: ...
 
+    @property
+    def has_head(self) -> bool: ...
+
 
 P = TypeVar("P", bound=Placed)
 
@@ -38,7 +41,7 @@ class Paths(Generic[P]):
         for each in places:
             methods = self._node(each.path).methods
             methods[each.method] = each
-            if each.method == "GET":
+            if each.has_head:
                 # uvicorn omits the body of the response.
                 methods["HEAD"] = each
             if "{" not in each.path:

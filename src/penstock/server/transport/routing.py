@@ -79,6 +79,8 @@ class Endpoint:
         self.problems = problems
         self.body_schema = body_schema
         self.media_type = media_type
+        # A stream claims messages, which a HEAD request would leave leased and unread.
+        self.has_head = method == "GET" and media_type != "text/event-stream"
         self.hidden = hidden
         self.keeps_answer = keeps_answer
         self.is_secret = is_secret

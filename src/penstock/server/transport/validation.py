@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import msgspec
 
@@ -72,11 +73,15 @@ def _joined(path: str, name: str) -> str:
 def _malformed(error: Exception, what: str, raw: bytes) -> HttpError:
     """The position of a syntax error. msgspec does not report it, but Python's parser does."""
     text = str(error)
-    if len(raw) <= _LOOKED_AT:
+    if raw.startswith(codecs.BOM_UTF8):
+        text = "it begins with a byte order mark"
+    elif len(raw) <= _LOOKED_AT:
         try:
-            json.loads(raw)
-        except json.JSONDecodeError as found:
+            json.loads(raw.decode(), parse_constant=_refuse_constant)
+        except (json.JSONDecodeError, _NotJsonError) as found:
             text = str(found)
+        except (RecursionError, UnicodeDecodeError) as found:
+            return invalid(found, what, None)
         except ValueError:
             pass
         else:
@@ -87,3 +92,11 @@ def _malformed(error: Exception, what: str, raw: bytes) -> HttpError:
                 hint="PostgreSQL cannot store it in JSON. Remove it, or send the payload as bytes.",
             )
     return HttpError(400, "MalformedBody", f"the {what} is not JSON: {text[:1].lower()}{text[1:]}")
+
+
+class _NotJsonError(ValueError):
+    """A constant that Python's parser accepts, and JSON does not have."""
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise _NotJsonError(f"it contains {name}")

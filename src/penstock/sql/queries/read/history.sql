@@ -1,7 +1,7 @@
 -- Finished messages, in the order of their ids. A filter that is NULL matches all messages. Internal queues are left
 -- out, unless the filter names one. No locks.
 select 1 as turn, id, queue, state, payload::text, payload_bytes, headers::text, key, priority, group_key,
-       attempts, null::integer as max_attempts, enqueued_at, null::timestamptz as visible_at,
+       attempts, max_attempts, enqueued_at, null::timestamptz as visible_at,
        null::timestamptz as expires_at, first_claimed_at, last_claimed_at, null::timestamptz as lease_until,
        finished_at, case when state = 'dead' then finished_at end as dead_at, worker, last_error,
        null::text as original_queue

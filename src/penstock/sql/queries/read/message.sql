@@ -12,7 +12,7 @@ select found.*,
             not exists (select from penstock.history where id = %(id)s::bigint))
         union all
         select 1, id, queue, state, payload::text, payload_bytes, headers::text, key, priority, group_key,
-               attempts, null, enqueued_at, null, null, first_claimed_at, last_claimed_at, null,
+               attempts, max_attempts, enqueued_at, null, null, first_claimed_at, last_claimed_at, null,
                finished_at, case when state = 'dead' then finished_at end, worker, last_error, null
           from penstock.history
          where id = %(id)s::bigint) as found
