@@ -47,7 +47,9 @@ async def test_the_last_failure_is_an_error_with_its_traceback_and_the_message_k
     assert isinstance(record.exc_info[1], ValueError)
 
 
-@pytest.mark.parametrize("how", ["raised", "raised from an error", "returned", "by policy"])
+@pytest.mark.parametrize(
+    "how", ["raised", "raised from an error", "raised from None", "returned", "by policy"]
+)
 async def test_a_rejected_message_is_an_error_too(
     dsn: str, client: AsyncClient, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:
@@ -56,11 +58,12 @@ async def test_a_rejected_message_is_an_error_too(
             blame_the_payload(message)
         if how == "raised":
             raise Reject("no such customer")
-        if how == "raised from an error":
+        if how.startswith("raised from"):
             try:
                 blame_the_payload(message)
             except ValueError as error:
-                raise Reject("no such customer") from error
+                cause = error if how == "raised from an error" else None
+                raise Reject("no such customer") from cause
         return Reject("no such customer")
 
     app = App()

@@ -81,10 +81,14 @@ class Complete(Outcome):
 
 
 def cause_of(error: BaseException) -> BaseException:
-    """The error that an outcome was raised from, or the error itself."""
+    """The error that an outcome was raised from, or the error itself.
+
+    An outcome that was raised `from None` has no cause, as in a traceback of Python.
+    """
     if not isinstance(error, Outcome):
         return error
-    return error.__cause__ or error.__context__ or error
+    context = None if error.__suppress_context__ else error.__context__
+    return error.__cause__ or context or error
 
 
 def keep_traceback(outcome: Outcome, error: BaseException) -> None:
@@ -94,8 +98,8 @@ def keep_traceback(outcome: Outcome, error: BaseException) -> None:
     beginning is left out. An outcome that the handler raised by itself is a decision, and has the
     traceback of the error that it was made of, if any.
     """
-    cause = error if not isinstance(error, Outcome) else error.__cause__ or error.__context__
-    if cause is None or cause.__traceback__ is None:
+    cause = cause_of(error)
+    if isinstance(cause, Outcome) or cause.__traceback__ is None:
         return
     text = str(outcome)[: MAX_ERROR // 2]
     lines = "".join(traceback.format_exception(cause))
