@@ -275,11 +275,13 @@ def start_spark(session: Session, location: LakeLocation) -> Any:
 
 @contextmanager
 def _stderr_in_a_file() -> Iterator[None]:
-    """The JVM keeps the stderr with which it was started."""
-    log = Path(tempfile.gettempdir()) / f"penstock-spark-{os.getpid()}.log"
+    """The JVM keeps the stderr with which it was started.
+
+    The file is new and its name cannot be guessed: other users may write to the directory.
+    """
     sys.stderr.flush()
     kept = os.dup(2)
-    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    handle, _ = tempfile.mkstemp(prefix=f"penstock-spark-{os.getpid()}-", suffix=".log")
     try:
         os.dup2(handle, 2)
         yield
