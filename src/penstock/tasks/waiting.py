@@ -38,8 +38,8 @@ _LOOKS: Final = 50
 # After a read that has failed, the same results are read again so soon, and then less often.
 _READ_AGAIN: Final = 0.05
 _READ_AGAIN_AT_MOST: Final = 1.0
-# After a read of many results the next one waits for so long, so that results which come together
-# are read together. A few results are read at once.
+# After a read that asked for many results and did not find all of them, the next one waits for so
+# long, so that results which come together are read together.
 _BREATH: Final = 0.002
 _MANY: Final = 16
 
@@ -181,7 +181,7 @@ class ResultWaiter:
             pause = _READ_AGAIN
             for id, outcome in found.items():
                 self._end(id, outcome)
-            if len(ids) >= _MANY:
+            if len(ids) >= _MANY and len(found) < len(ids):
                 await asyncio.sleep(_BREATH)
 
     def _end(self, id: int, outcome: TaskOutcome | None) -> None:
