@@ -219,16 +219,85 @@ from (
 -- Other rows with a group are group tokens.
 where m.group_key is null or m.kind in ('waiting in a group', 'dead', 'leased');
 
--- Workers that hold leases, by queue. Scans the leases.
--- from views/messages.sql:62
+-- Workers that hold leases, by queue. Scans the leases, and the lanes for messages that are leased in place, which no
+-- index contains. Reading them from penstock.messages takes 2.4 times as long with a million ready messages, because it
+-- computes the state of each. Uses grant_N_until.
+-- from views/messages.sql:64
 create or replace view penstock.workers as
-select m.worker, coalesce(m.original_queue, m.queue) as queue, count(*) as leased,
-  min(m.claimed_at) as oldest_claimed_at, min(m.lease_until) as next_lease_until
-from penstock.messages m where m.state = 'leased'
+select l.worker, q.name as queue, count(*) as leased, min(l.claimed_at) as oldest_claimed_at,
+  min(l.lease_until) as next_lease_until
+from (
+  select null::text as worker, null::integer as queue_id, null::timestamptz as claimed_at,
+    null::timestamptz as lease_until where false
+-- from views/messages.sql:71, segment 0
+  union all
+  select t.worker, t.queue_id, t.claimed_at, t.lease_until from penstock.leased_0 t
+  where t.lease_until > clock_timestamp()
+  union all
+  select h.worker, h.queue_id, h.claimed_at, h.lease_until from penstock.held_0 h
+  where h.lease_until > clock_timestamp()
+-- from views/messages.sql:71, segment 1
+  union all
+  select t.worker, t.queue_id, t.claimed_at, t.lease_until from penstock.leased_1 t
+  where t.lease_until > clock_timestamp()
+  union all
+  select h.worker, h.queue_id, h.claimed_at, h.lease_until from penstock.held_1 h
+  where h.lease_until > clock_timestamp()
+-- from views/messages.sql:71, segment 2
+  union all
+  select t.worker, t.queue_id, t.claimed_at, t.lease_until from penstock.leased_2 t
+  where t.lease_until > clock_timestamp()
+  union all
+  select h.worker, h.queue_id, h.claimed_at, h.lease_until from penstock.held_2 h
+  where h.lease_until > clock_timestamp()
+-- from views/messages.sql:71, segment 3
+  union all
+  select t.worker, t.queue_id, t.claimed_at, t.lease_until from penstock.leased_3 t
+  where t.lease_until > clock_timestamp()
+  union all
+  select h.worker, h.queue_id, h.claimed_at, h.lease_until from penstock.held_3 h
+  where h.lease_until > clock_timestamp()
+-- from views/messages.sql:71, segment 4
+  union all
+  select t.worker, t.queue_id, t.claimed_at, t.lease_until from penstock.leased_4 t
+  where t.lease_until > clock_timestamp()
+  union all
+  select h.worker, h.queue_id, h.claimed_at, h.lease_until from penstock.held_4 h
+  where h.lease_until > clock_timestamp()
+-- from views/messages.sql:71, segment 5
+  union all
+  select t.worker, t.queue_id, t.claimed_at, t.lease_until from penstock.leased_5 t
+  where t.lease_until > clock_timestamp()
+  union all
+  select h.worker, h.queue_id, h.claimed_at, h.lease_until from penstock.held_5 h
+  where h.lease_until > clock_timestamp()
+-- from views/messages.sql:71, segment 6
+  union all
+  select t.worker, t.queue_id, t.claimed_at, t.lease_until from penstock.leased_6 t
+  where t.lease_until > clock_timestamp()
+  union all
+  select h.worker, h.queue_id, h.claimed_at, h.lease_until from penstock.held_6 h
+  where h.lease_until > clock_timestamp()
+-- from views/messages.sql:71, segment 7
+  union all
+  select t.worker, t.queue_id, t.claimed_at, t.lease_until from penstock.leased_7 t
+  where t.lease_until > clock_timestamp()
+  union all
+  select h.worker, h.queue_id, h.claimed_at, h.lease_until from penstock.held_7 h
+  where h.lease_until > clock_timestamp()
+-- from views/messages.sql:71, segment 8
+  union all
+  select t.worker, t.queue_id, t.claimed_at, t.lease_until from penstock.leased_8 t
+  where t.lease_until > clock_timestamp()
+  union all
+  select h.worker, h.queue_id, h.claimed_at, h.lease_until from penstock.held_8 h
+  where h.lease_until > clock_timestamp()
+-- from views/messages.sql:78
+) l join penstock.queue q on q.id = l.queue_id
 group by 1, 2;
 
 -- Dead letters that are not leased. Uses dead_pkey and dead_queue.
--- from views/messages.sql:69
+-- from views/messages.sql:82
 create or replace view penstock.dead_letters as
 select d.id, q.name as queue, case when d.body_slot is null then d.payload else penstock._body_json(d.body_slot, d.id)
        end as payload, case when d.body_slot is null then d.payload_bytes else penstock._body_bytes(d.body_slot, d.id)

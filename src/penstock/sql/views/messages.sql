@@ -58,11 +58,24 @@ from (
 -- Other rows with a group are group tokens.
 where m.group_key is null or m.kind in ('waiting in a group', 'dead', 'leased');
 
--- Workers that hold leases, by queue. Scans the leases.
+-- Workers that hold leases, by queue. Scans the leases, and the lanes for messages that are leased in place, which no
+-- index contains. Reading them from penstock.messages takes 2.4 times as long with a million ready messages, because it
+-- computes the state of each. Uses grant_N_until.
 create or replace view penstock.workers as
-select m.worker, coalesce(m.original_queue, m.queue) as queue, count(*) as leased,
-  min(m.claimed_at) as oldest_claimed_at, min(m.lease_until) as next_lease_until
-from penstock.messages m where m.state = 'leased'
+select l.worker, q.name as queue, count(*) as leased, min(l.claimed_at) as oldest_claimed_at,
+  min(l.lease_until) as next_lease_until
+from (
+  select null::text as worker, null::integer as queue_id, null::timestamptz as claimed_at,
+    null::timestamptz as lease_until where false
+  --: for each segment
+  union all
+  select t.worker, t.queue_id, t.claimed_at, t.lease_until from penstock.leased_{slot} t
+  where t.lease_until > clock_timestamp()
+  union all
+  select h.worker, h.queue_id, h.claimed_at, h.lease_until from penstock.held_{slot} h
+  where h.lease_until > clock_timestamp()
+  --: end
+) l join penstock.queue q on q.id = l.queue_id
 group by 1, 2;
 
 -- Dead letters that are not leased. Uses dead_pkey and dead_queue.
