@@ -9,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 from penstock.commands import read
 from penstock.errors import MessageNotFoundError
 from penstock.model.message_page import MessageFilter, MessageRow, SearchPart
-from penstock.server.ui.pages.messages import readable
+from penstock.server.ui.pages.messages import queue_names
 from penstock.server.ui.pages.queues import shown
 from penstock.server.ui.paths import queue_path
 from penstock.server.ui.visits import Pages, View, Visit
@@ -22,16 +22,16 @@ KEYED: Final = 20
 @pages("/find")
 async def find(visit: Visit) -> View | Response:
     wanted, place = visit.asked("q") or "", visit.asked("place")
-    snapshot = await visit.look("queues", "heartbeats")
-    names = [queue.name for queue in snapshot.queues]
     if not wanted:
         return RedirectResponse("/queues", 303)
+    snapshot = await visit.look("heartbeats")
+    names = await queue_names(visit)
     if place is None and visit.asked("as") != "text":
         if await _is_message(visit, wanted):
             return RedirectResponse(f"/messages/{wanted}?found=id", 303)
         if wanted in names:
             return RedirectResponse(queue_path(wanted) + "?found=name", 303)
-    queues = await readable(visit, None)
+    queues = None if visit.principal.is_admin else names
     found = await visit.run(read.search(wanted, queues, payloads=not visit.redacts, place=place))
     data: dict[str, Any] = {
         "q": wanted,
