@@ -312,3 +312,11 @@ def test_an_expired_claim_gives_back_only_its_own_messages(
     wait_for(all_came, "the messages of the expired claim come back")
     assert came == set(expiring)
     assert engine.ack(kept) == {ids[2], ids[3]}
+
+
+def test_the_first_messages_of_a_database_are_leased_while_they_are_enqueued(engine: Any) -> None:
+    """A claim may look at the positions before any was taken, and find messages after that."""
+    engine.create("work")
+    engine.enqueue_many("work", 3)
+    engine.value("select setval('penstock.position', 4, false)")  # as if none was taken
+    assert len(engine.claim("work", 3)) == 3

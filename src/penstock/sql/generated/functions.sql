@@ -2597,7 +2597,7 @@ begin
     case when current_setting('penstock.tends', true) = 'on' then true
       else set_config('penstock.tends', 'on', false) is null end,
     (coalesce(pg_sequence_last_value(q.sweep_register), bigint '0') & bigint '1' = bigint '1'),
-      coalesce(pg_sequence_last_value(q.floors[1]), bigint '0') > pg_sequence_last_value('penstock.position')
+      coalesce(pg_sequence_last_value(q.floors[1]), bigint '0') > coalesce(pg_sequence_last_value('penstock.position'), bigint '0')
   into lane_queue, lane_rank, lane_floor, slot, until, history, alone, due, tends, quiet, empty
   from penstock.queue q
   where q.name = claim.queue and q.plain_out and pg_sequence_last_value(q.lanes_register) = bigint '512'
@@ -3021,7 +3021,7 @@ begin
     case when current_setting('penstock.tends', true) = 'on' then true
       else set_config('penstock.tends', 'on', false) is null end,
     (coalesce(pg_sequence_last_value(q.sweep_register), bigint '0') & bigint '1' = bigint '1'),
-      coalesce(pg_sequence_last_value(q.floors[1]), bigint '0') > pg_sequence_last_value('penstock.position')
+      coalesce(pg_sequence_last_value(q.floors[1]), bigint '0') > coalesce(pg_sequence_last_value('penstock.position'), bigint '0')
   into lane_queue, lane_rank, lane_floor, slot, until, history, alone, due, tends, quiet, empty
   from penstock.queue q
   where q.name = _claim_by_id.queue and q.plain_out and pg_sequence_last_value(q.lanes_register) = bigint '512'

@@ -92,7 +92,7 @@ begin
     case when current_setting('penstock.tends', true) = 'on' then true
       else set_config('penstock.tends', 'on', false) is null end,
     {sweep.is_quiet({register.value(q.sweep_register)})},
-      {register.value(q.floors[1])} > pg_sequence_last_value('penstock.position')
+      {register.value(q.floors[1])} > {register.value('penstock.position')}
   into lane_queue, lane_rank, lane_floor, slot, until, history, alone, due, tends, quiet, empty
   from penstock.queue q
   where q.name = claim.queue and q.plain_out and pg_sequence_last_value(q.lanes_register) = bigint '{lanes.priority_0}'
