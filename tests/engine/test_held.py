@@ -315,8 +315,14 @@ def test_an_expired_claim_gives_back_only_its_own_messages(
 
 
 def test_the_first_messages_of_a_database_are_leased_while_they_are_enqueued(engine: Any) -> None:
-    """A claim may look at the positions before any was taken, and find messages after that."""
+    """A claim may read the last position before any was taken, and find messages after that."""
     engine.create("work")
+    assert engine.claim("work", 3) == []
     engine.enqueue_many("work", 3)
-    engine.value("select setval('penstock.position', 4, false)")  # as if none was taken
+    # As if none was taken, and the next sweep were not due yet.
+    engine.value("select setval('penstock.position', 4, false), setval('penstock.floor_1_0', 0)")
+    engine.value(
+        "select setval('penstock.sweep_1', (date_part('epoch', clock_timestamp()) * 1e6)::bigint"
+        " + 900000)"
+    )
     assert len(engine.claim("work", 3)) == 3
