@@ -246,7 +246,7 @@ def _own_user() -> str | None:
 
 
 def _without_nul(text: str, field: str) -> str:
-    """libpq would ignore what is after a NUL: what keeps it from files of the server."""
+    """Refuse a NUL. libpq ignores the text after it, and with it the settings that follow."""
     if "\0" in text:
         raise _refused(f"{field} contains the character NUL", "text without NUL", field)
     return text
