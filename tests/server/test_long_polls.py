@@ -133,6 +133,7 @@ async def test_a_message_for_who_hung_up_goes_to_another(
     gone = asyncio.create_task(dequeue(consumer, wait_seconds=20))
     await waiting(web, 1)
     gone.cancel()
+    await asyncio.gather(gone, return_exceptions=True)
     while web.server.context.long_polls.waiting:  # noqa: ASYNC110 - another thread's
         await asyncio.sleep(0.01)
     db.execute("select penstock.enqueue('orders', '1')")
@@ -170,6 +171,7 @@ async def test_hundreds_wait_on_one_connection_and_few_queries(
     assert calls <= 2 + (time.monotonic() - begun)
     for poll in polls:
         poll.cancel()
+    await asyncio.gather(*polls, return_exceptions=True)
 
 
 async def test_a_server_that_stops_answers_who_waits(consumer: httpx.AsyncClient, web: Any) -> None:

@@ -123,25 +123,33 @@ def _watched(url: str, cookies: dict[str, str], people: int, pages: int) -> int:
 
 
 async def _watch(url: str, cookies: dict[str, str], people: int, pages: int) -> int:
-    """For a while, and on until they have fetched so many pages: a busy machine takes longer."""
+    """For a while, and on until they have fetched so many pages: a busy machine takes longer.
+
+    Everyone then leaves at the next tick. A request that is cancelled could leave its socket open,
+    and the warning about it would fail a later test.
+    """
     limits = httpx.Limits(max_connections=300, max_keepalive_connections=300)
     fetched = 0
+    is_over = False
 
     async def person(http: httpx.AsyncClient) -> None:
         nonlocal fetched
         async with http.stream("GET", "/live") as stream:
             async for line in stream.aiter_lines():
+                if is_over:
+                    return
                 if line == "event: tick":
                     answer = await http.get("/", headers={"HX-Request": "true"})
                     assert answer.status_code == 200
                     fetched += 1
 
-    async with httpx.AsyncClient(base_url=url, cookies=cookies, timeout=60, limits=limits) as http:
-        tasks = [asyncio.create_task(person(http)) for _ in range(people)]
+    async with (
+        httpx.AsyncClient(base_url=url, cookies=cookies, timeout=60, limits=limits) as http,
+        asyncio.TaskGroup() as everyone,
+    ):
+        tasks = [everyone.create_task(person(http)) for _ in range(people)]
         await asyncio.sleep(WATCHED_SECONDS)
         while fetched < pages and not any(task.done() for task in tasks):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        is_over = True
     return fetched
