@@ -84,6 +84,8 @@ def replay(
                 )
                 step.rows = copies
     text = f"{count} messages match" if dry_run else f"{copies} of {count} messages were enqueued"
+    if not dry_run and copies < count:
+        text += f". Earlier runs of job {job} have enqueued the others"
     session.show({"job": job, "matched": count, "enqueued": copies, "dry_run": dry_run}, text)
 
 

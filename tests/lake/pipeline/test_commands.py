@@ -117,6 +117,8 @@ def test_messages_are_replayed_once_for_a_job(
     assert ask("lake", "replay", "--job", "j1", *large, "--max-count", 4, "--yes")["enqueued"] == 4
     assert ask("lake", "replay", "--job", "j1", *large, "--yes")["enqueued"] == 6
     assert ask("lake", "replay", "--job", "j1", *large, "--yes")["enqueued"] == 0
+    text = cli("lake", "replay", "--job", "j1", *large, "--yes")[1]
+    assert "0 of 10 messages were enqueued. Earlier runs of job j1 have enqueued the others" in text
     leases = client.claim("again", 100)
     assert [lease.payload for lease in leases] == [{"amount": 500}] * 10
     slow = ask("lake", "replay", "--job", "j2", *large, "--per-second", 0.01, "--yes")
