@@ -93,6 +93,20 @@ def test_what_is_forgotten_is_found_nowhere(
     assert (again["matched"], again["unfinished"]) == (0, {"dead": 1, "ready": 2})
 
 
+def test_a_condition_that_changes_between_evaluations_is_refused(
+    lake: Any, traffic: Any, cli: Cli
+) -> None:
+    traffic.done("orders", 3)
+    assert cli("lake", "run", "--once")[0] == 0
+    for where in ("rand() < 0.5", "uuid() > 'a'"):
+        code, out, err = cli("lake", "forget", "--where", where, "--yes")
+        assert (code, out) == (2, "")
+        assert "the condition has another result each time it is evaluated" in err
+    where = "finished_at < now() - interval '1 day'"
+    code, out, _ = cli("--json", "lake", "forget", "--where", where, "--dry-run")
+    assert (code, json.loads(out)["matched"]) == (0, 0)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("lake", ["delta", "iceberg", "parquet"], indirect=True)
 def test_no_byte_is_left_after_the_tables_were_rewritten(

@@ -16,7 +16,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from penstock.errors import LakeConflictError
+from penstock.errors import InvalidValueError, LakeConflictError
 from penstock.lake import gold, silver
 from penstock.lake.bronze import unfinished_in_postgres
 from penstock.lake.damage import require_intact
@@ -68,7 +68,24 @@ def matches(lake: Lake, where: str) -> DataFrame:
     require_intact(lake, files)
     landed = silver.messages(lake.frame(BRONZE_HISTORY))
     every = landed.unionByName(lake.frame(SILVER_MESSAGES))
-    return matching(every, where).select(*silver.MESSAGE_KEY).distinct()
+    found = matching(every, where)
+    if not _is_repeatable(found):
+        raise InvalidValueError(
+            "the condition has another result each time it is evaluated",
+            hint="Leave out functions such as rand() and uuid().",
+            field="where",
+            value=where,
+        )
+    return found.select(*silver.MESSAGE_KEY).distinct()
+
+
+def _is_repeatable(rows: DataFrame) -> bool:
+    """Whether the rows are the same each time. They are evaluated for each layer.
+
+    Spark Connect cannot tell.
+    """
+    classic = getattr(rows, "_jdf", None)
+    return classic is None or bool(classic.queryExecution().analyzed().deterministic())
 
 
 def unfinished_matches(lake: Lake, dsn: str, where: str) -> dict[str, int]:
