@@ -108,6 +108,12 @@ def test_a_place_that_is_none_is_refused_or_begins_at_the_beginning(run: Any, pl
             run(browse("ready", place=place))
 
 
+@pytest.mark.parametrize("place", ["x", "scheduled/", "scheduled/zz", "x/(0,0)", "history/(1e9,0)"])
+def test_a_search_from_a_place_that_does_not_exist_is_refused(run: Any, place: str) -> None:
+    with pytest.raises(InvalidValueError, match="place"):
+        run(read.search("a", place=place))
+
+
 @pytest.mark.usefixtures("zoo")
 def test_a_message_is_found_by_its_id_in_every_state(
     run: Any, client: Client, db: psycopg.Connection[Any]

@@ -15159,7 +15159,7 @@ declare
   parts   text[];
   blocks  bigint[];
   from_part text := coalesce(split_part(place, '/', 1), 'scheduled');
-  from_tid  tid := coalesce(split_part(place, '/', 2)::tid, '(0,0)');
+  from_tid  tid;
   s         penstock.sighting;
   block     bigint;
 begin
@@ -15170,6 +15170,7 @@ begin
   elsif milliseconds not between 1 and 60000 or milliseconds is null then
     perform penstock._fail_value('milliseconds', milliseconds::text, '1 to 60000');
   end if;
+  from_tid := coalesce(split_part(place, '/', 2)::tid, '(0,0)');
   select array_agg(p.part), array_agg(p.blocks) into parts, blocks from penstock.search_parts() p;
   if from_part <> all (parts) then
     perform penstock._fail_value('place', place, 'the place of a row of the previous page');
@@ -15203,7 +15204,7 @@ exception when invalid_text_representation or numeric_value_out_of_range then
 end $$;
 
 -- The tables that a search reads, in its order, with their states and sizes. Locks: none. Scans history_slot.
--- from functions/read/search.sql:65
+-- from functions/read/search.sql:66
 create or replace function penstock.search_parts() returns table (part text, state text, blocks bigint)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select p.part, p.state, pg_relation_size(('penstock.' || p.part)::regclass)
@@ -15219,7 +15220,7 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
 $$;
 
 -- Searches the rows of one table between two places. Locks: ACCESS SHARE. Scans a range of ctid, without an index.
--- from functions/read/search.sql:87
+-- from functions/read/search.sql:88
 create or replace function penstock._search_blocks(part text, pattern text, ids integer[], queues text[],
   payloads boolean, from_tid tid, to_tid tid, page integer)
 returns setof penstock.sighting language plpgsql stable
@@ -15233,227 +15234,227 @@ begin
   if part = 'scheduled' then
     return query select s.* from penstock.scheduled t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.due_at > now_at then 'scheduled' else 'ready' end,
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:82
 (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
 t.payload_bytes, t.last_error)::penstock.envelope
--- from functions/read/search.sql:99
+-- from functions/read/search.sql:100
 , t.due_at, t.ctid::text) s
     where t.ctid > from_tid and t.ctid < to_tid and t.group_key is null and t.queue_id = any (ids)
       and penstock._has_text(
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:82
 (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
 t.payload_bytes, t.last_error)::penstock.envelope
--- from functions/read/search.sql:101
+-- from functions/read/search.sql:102
 , pattern, payloads) limit page;
   elsif part = 'grouped' then
     return query select s.* from penstock.grouped t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.visible_at > now_at then 'scheduled' else 'ready' end,
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:82
 (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
 t.payload_bytes, t.last_error)::penstock.envelope
--- from functions/read/search.sql:104
+-- from functions/read/search.sql:105
 , t.visible_at,
       t.ctid::text) s
     where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:82
 (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
 t.payload_bytes, t.last_error)::penstock.envelope
--- from functions/read/search.sql:106
+-- from functions/read/search.sql:107
 , pattern, payloads) limit page;
   elsif part = 'dead' then
     return query select s.* from penstock.dead t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), 'dead',
--- from functions/read/search.sql:81
-(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope
--- from functions/read/search.sql:109
-, t.dead_at, t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:82
 (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
 t.payload_bytes, t.last_error)::penstock.envelope
 -- from functions/read/search.sql:110
+, t.dead_at, t.ctid::text) s
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:82
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:111
 , pattern, payloads) limit page;
   elsif part ^@ 'leased' then
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/read/search.sql:113, segment 0
+-- from functions/read/search.sql:114, segment 0
     return query select s.* from penstock.leased_0 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
--- from functions/read/search.sql:81
-(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope
--- from functions/read/search.sql:115, segment 0
-, t.lease_until, t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:82
 (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
 t.payload_bytes, t.last_error)::penstock.envelope
 -- from functions/read/search.sql:116, segment 0
-, pattern, payloads) limit page;
-else
--- from functions/read/search.sql:113, segment 1
-    return query select s.* from penstock.leased_1 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
-      case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
--- from functions/read/search.sql:81
+, t.lease_until, t.ctid::text) s
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:82
 (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
 t.payload_bytes, t.last_error)::penstock.envelope
--- from functions/read/search.sql:115, segment 1
-, t.lease_until, t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:117, segment 0
+, pattern, payloads) limit page;
+else
+-- from functions/read/search.sql:114, segment 1
+    return query select s.* from penstock.leased_1 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
+      case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
+-- from functions/read/search.sql:82
 (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
 t.payload_bytes, t.last_error)::penstock.envelope
 -- from functions/read/search.sql:116, segment 1
+, t.lease_until, t.ctid::text) s
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:82
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:117, segment 1
 , pattern, payloads) limit page;
 end if;
 else
 if slot <= 2 then
--- from functions/read/search.sql:113, segment 2
+-- from functions/read/search.sql:114, segment 2
     return query select s.* from penstock.leased_2 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
--- from functions/read/search.sql:81
-(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope
--- from functions/read/search.sql:115, segment 2
-, t.lease_until, t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:82
 (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
 t.payload_bytes, t.last_error)::penstock.envelope
 -- from functions/read/search.sql:116, segment 2
-, pattern, payloads) limit page;
-else
--- from functions/read/search.sql:113, segment 3
-    return query select s.* from penstock.leased_3 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
-      case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
--- from functions/read/search.sql:81
+, t.lease_until, t.ctid::text) s
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:82
 (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
 t.payload_bytes, t.last_error)::penstock.envelope
--- from functions/read/search.sql:115, segment 3
-, t.lease_until, t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:117, segment 2
+, pattern, payloads) limit page;
+else
+-- from functions/read/search.sql:114, segment 3
+    return query select s.* from penstock.leased_3 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
+      case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
+-- from functions/read/search.sql:82
 (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
 t.payload_bytes, t.last_error)::penstock.envelope
 -- from functions/read/search.sql:116, segment 3
+, t.lease_until, t.ctid::text) s
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:82
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:117, segment 3
 , pattern, payloads) limit page;
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/read/search.sql:113, segment 4
+-- from functions/read/search.sql:114, segment 4
     return query select s.* from penstock.leased_4 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
--- from functions/read/search.sql:81
-(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope
--- from functions/read/search.sql:115, segment 4
-, t.lease_until, t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:82
 (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
 t.payload_bytes, t.last_error)::penstock.envelope
 -- from functions/read/search.sql:116, segment 4
-, pattern, payloads) limit page;
-else
--- from functions/read/search.sql:113, segment 5
-    return query select s.* from penstock.leased_5 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
-      case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
--- from functions/read/search.sql:81
+, t.lease_until, t.ctid::text) s
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:82
 (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
 t.payload_bytes, t.last_error)::penstock.envelope
--- from functions/read/search.sql:115, segment 5
-, t.lease_until, t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:117, segment 4
+, pattern, payloads) limit page;
+else
+-- from functions/read/search.sql:114, segment 5
+    return query select s.* from penstock.leased_5 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
+      case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
+-- from functions/read/search.sql:82
 (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
 t.payload_bytes, t.last_error)::penstock.envelope
 -- from functions/read/search.sql:116, segment 5
+, t.lease_until, t.ctid::text) s
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:82
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:117, segment 5
 , pattern, payloads) limit page;
 end if;
 else
 if slot <= 6 then
--- from functions/read/search.sql:113, segment 6
+-- from functions/read/search.sql:114, segment 6
     return query select s.* from penstock.leased_6 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
       case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
--- from functions/read/search.sql:81
-(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
-t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
-t.payload_bytes, t.last_error)::penstock.envelope
--- from functions/read/search.sql:115, segment 6
-, t.lease_until, t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:82
 (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
 t.payload_bytes, t.last_error)::penstock.envelope
 -- from functions/read/search.sql:116, segment 6
-, pattern, payloads) limit page;
-else
-if slot <= 7 then
--- from functions/read/search.sql:113, segment 7
-    return query select s.* from penstock.leased_7 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
-      case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
--- from functions/read/search.sql:81
+, t.lease_until, t.ctid::text) s
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:82
 (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
 t.payload_bytes, t.last_error)::penstock.envelope
--- from functions/read/search.sql:115, segment 7
-, t.lease_until, t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:117, segment 6
+, pattern, payloads) limit page;
+else
+if slot <= 7 then
+-- from functions/read/search.sql:114, segment 7
+    return query select s.* from penstock.leased_7 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
+      case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
+-- from functions/read/search.sql:82
 (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
 t.payload_bytes, t.last_error)::penstock.envelope
 -- from functions/read/search.sql:116, segment 7
-, pattern, payloads) limit page;
-else
--- from functions/read/search.sql:113, segment 8
-    return query select s.* from penstock.leased_8 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
-      case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
--- from functions/read/search.sql:81
+, t.lease_until, t.ctid::text) s
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:82
 (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
 t.payload_bytes, t.last_error)::penstock.envelope
--- from functions/read/search.sql:115, segment 8
-, t.lease_until, t.ctid::text) s
-    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:117, segment 7
+, pattern, payloads) limit page;
+else
+-- from functions/read/search.sql:114, segment 8
+    return query select s.* from penstock.leased_8 t cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id),
+      case when t.lease_until > now_at then 'leased' when t.dead_at is null then 'ready' else 'dead' end,
+-- from functions/read/search.sql:82
 (t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
 t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
 t.payload_bytes, t.last_error)::penstock.envelope
 -- from functions/read/search.sql:116, segment 8
+, t.lease_until, t.ctid::text) s
+    where t.ctid > from_tid and t.ctid < to_tid and t.queue_id = any (ids) and penstock._has_text(
+-- from functions/read/search.sql:82
+(t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
+t.attempt, t.max_attempts, t.body_slot, t.worker, t.key, t.group_key, t.headers, t.payload,
+t.payload_bytes, t.last_error)::penstock.envelope
+-- from functions/read/search.sql:117, segment 8
 , pattern, payloads) limit page;
 end if;
 end if;
 end if;
 end if;
--- from functions/read/search.sql:118
+-- from functions/read/search.sql:119
   elsif part ^@ 'lane' then
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/read/search.sql:120, segment 0
+-- from functions/read/search.sql:121, segment 0
     return query select s.* from penstock.lane_0 t cross join lateral (
         select t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
           case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end::smallint as attempt,
@@ -15462,23 +15463,23 @@ if slot <= 0 then
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
       cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
       then 'leased' else 'ready' end,
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:82
 (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
 e.payload_bytes, e.last_error)::penstock.envelope
--- from functions/read/search.sql:127, segment 0
+-- from functions/read/search.sql:128, segment 0
 , case when t.hold = 0 then t.enqueued_at
       else to_timestamp((t.hold >> 11) / 1e6::double precision) end, t.ctid::text) s
     where t.ctid > from_tid and t.ctid < to_tid and t.group_key is null and t.queue_id = any (ids)
       and penstock._has_text(
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:82
 (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
 e.payload_bytes, e.last_error)::penstock.envelope
--- from functions/read/search.sql:130, segment 0
+-- from functions/read/search.sql:131, segment 0
 , pattern, payloads) limit page;
 else
--- from functions/read/search.sql:120, segment 1
+-- from functions/read/search.sql:121, segment 1
     return query select s.* from penstock.lane_1 t cross join lateral (
         select t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
           case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end::smallint as attempt,
@@ -15487,25 +15488,25 @@ else
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
       cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
       then 'leased' else 'ready' end,
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:82
 (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
 e.payload_bytes, e.last_error)::penstock.envelope
--- from functions/read/search.sql:127, segment 1
+-- from functions/read/search.sql:128, segment 1
 , case when t.hold = 0 then t.enqueued_at
       else to_timestamp((t.hold >> 11) / 1e6::double precision) end, t.ctid::text) s
     where t.ctid > from_tid and t.ctid < to_tid and t.group_key is null and t.queue_id = any (ids)
       and penstock._has_text(
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:82
 (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
 e.payload_bytes, e.last_error)::penstock.envelope
--- from functions/read/search.sql:130, segment 1
+-- from functions/read/search.sql:131, segment 1
 , pattern, payloads) limit page;
 end if;
 else
 if slot <= 2 then
--- from functions/read/search.sql:120, segment 2
+-- from functions/read/search.sql:121, segment 2
     return query select s.* from penstock.lane_2 t cross join lateral (
         select t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
           case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end::smallint as attempt,
@@ -15514,23 +15515,23 @@ if slot <= 2 then
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
       cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
       then 'leased' else 'ready' end,
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:82
 (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
 e.payload_bytes, e.last_error)::penstock.envelope
--- from functions/read/search.sql:127, segment 2
+-- from functions/read/search.sql:128, segment 2
 , case when t.hold = 0 then t.enqueued_at
       else to_timestamp((t.hold >> 11) / 1e6::double precision) end, t.ctid::text) s
     where t.ctid > from_tid and t.ctid < to_tid and t.group_key is null and t.queue_id = any (ids)
       and penstock._has_text(
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:82
 (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
 e.payload_bytes, e.last_error)::penstock.envelope
--- from functions/read/search.sql:130, segment 2
+-- from functions/read/search.sql:131, segment 2
 , pattern, payloads) limit page;
 else
--- from functions/read/search.sql:120, segment 3
+-- from functions/read/search.sql:121, segment 3
     return query select s.* from penstock.lane_3 t cross join lateral (
         select t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
           case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end::smallint as attempt,
@@ -15539,27 +15540,27 @@ else
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
       cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
       then 'leased' else 'ready' end,
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:82
 (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
 e.payload_bytes, e.last_error)::penstock.envelope
--- from functions/read/search.sql:127, segment 3
+-- from functions/read/search.sql:128, segment 3
 , case when t.hold = 0 then t.enqueued_at
       else to_timestamp((t.hold >> 11) / 1e6::double precision) end, t.ctid::text) s
     where t.ctid > from_tid and t.ctid < to_tid and t.group_key is null and t.queue_id = any (ids)
       and penstock._has_text(
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:82
 (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
 e.payload_bytes, e.last_error)::penstock.envelope
--- from functions/read/search.sql:130, segment 3
+-- from functions/read/search.sql:131, segment 3
 , pattern, payloads) limit page;
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/read/search.sql:120, segment 4
+-- from functions/read/search.sql:121, segment 4
     return query select s.* from penstock.lane_4 t cross join lateral (
         select t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
           case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end::smallint as attempt,
@@ -15568,23 +15569,23 @@ if slot <= 4 then
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
       cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
       then 'leased' else 'ready' end,
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:82
 (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
 e.payload_bytes, e.last_error)::penstock.envelope
--- from functions/read/search.sql:127, segment 4
+-- from functions/read/search.sql:128, segment 4
 , case when t.hold = 0 then t.enqueued_at
       else to_timestamp((t.hold >> 11) / 1e6::double precision) end, t.ctid::text) s
     where t.ctid > from_tid and t.ctid < to_tid and t.group_key is null and t.queue_id = any (ids)
       and penstock._has_text(
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:82
 (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
 e.payload_bytes, e.last_error)::penstock.envelope
--- from functions/read/search.sql:130, segment 4
+-- from functions/read/search.sql:131, segment 4
 , pattern, payloads) limit page;
 else
--- from functions/read/search.sql:120, segment 5
+-- from functions/read/search.sql:121, segment 5
     return query select s.* from penstock.lane_5 t cross join lateral (
         select t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
           case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end::smallint as attempt,
@@ -15593,25 +15594,25 @@ else
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
       cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
       then 'leased' else 'ready' end,
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:82
 (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
 e.payload_bytes, e.last_error)::penstock.envelope
--- from functions/read/search.sql:127, segment 5
+-- from functions/read/search.sql:128, segment 5
 , case when t.hold = 0 then t.enqueued_at
       else to_timestamp((t.hold >> 11) / 1e6::double precision) end, t.ctid::text) s
     where t.ctid > from_tid and t.ctid < to_tid and t.group_key is null and t.queue_id = any (ids)
       and penstock._has_text(
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:82
 (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
 e.payload_bytes, e.last_error)::penstock.envelope
--- from functions/read/search.sql:130, segment 5
+-- from functions/read/search.sql:131, segment 5
 , pattern, payloads) limit page;
 end if;
 else
 if slot <= 6 then
--- from functions/read/search.sql:120, segment 6
+-- from functions/read/search.sql:121, segment 6
     return query select s.* from penstock.lane_6 t cross join lateral (
         select t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
           case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end::smallint as attempt,
@@ -15620,24 +15621,24 @@ if slot <= 6 then
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
       cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
       then 'leased' else 'ready' end,
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:82
 (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
 e.payload_bytes, e.last_error)::penstock.envelope
--- from functions/read/search.sql:127, segment 6
+-- from functions/read/search.sql:128, segment 6
 , case when t.hold = 0 then t.enqueued_at
       else to_timestamp((t.hold >> 11) / 1e6::double precision) end, t.ctid::text) s
     where t.ctid > from_tid and t.ctid < to_tid and t.group_key is null and t.queue_id = any (ids)
       and penstock._has_text(
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:82
 (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
 e.payload_bytes, e.last_error)::penstock.envelope
--- from functions/read/search.sql:130, segment 6
+-- from functions/read/search.sql:131, segment 6
 , pattern, payloads) limit page;
 else
 if slot <= 7 then
--- from functions/read/search.sql:120, segment 7
+-- from functions/read/search.sql:121, segment 7
     return query select s.* from penstock.lane_7 t cross join lateral (
         select t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
           case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end::smallint as attempt,
@@ -15646,23 +15647,23 @@ if slot <= 7 then
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
       cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
       then 'leased' else 'ready' end,
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:82
 (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
 e.payload_bytes, e.last_error)::penstock.envelope
--- from functions/read/search.sql:127, segment 7
+-- from functions/read/search.sql:128, segment 7
 , case when t.hold = 0 then t.enqueued_at
       else to_timestamp((t.hold >> 11) / 1e6::double precision) end, t.ctid::text) s
     where t.ctid > from_tid and t.ctid < to_tid and t.group_key is null and t.queue_id = any (ids)
       and penstock._has_text(
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:82
 (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
 e.payload_bytes, e.last_error)::penstock.envelope
--- from functions/read/search.sql:130, segment 7
+-- from functions/read/search.sql:131, segment 7
 , pattern, payloads) limit page;
 else
--- from functions/read/search.sql:120, segment 8
+-- from functions/read/search.sql:121, segment 8
     return query select s.* from penstock.lane_8 t cross join lateral (
         select t.id, t.enqueued_at, t.expires_at, t.first_claimed_at, t.claimed_at, t.dead_at, t.queue_id, t.priority,
           case when t.hold = 0 then t.attempt else least(t.attempt + 1, 32767) end::smallint as attempt,
@@ -15671,26 +15672,26 @@ else
             end as worker, t.key, t.group_key, t.headers, t.payload, t.payload_bytes, t.last_error) e
       cross join lateral penstock._browse_row((select q.name from penstock.queue q where q.id = t.queue_id), case when t.hold <> 0 and to_timestamp((t.hold >> 11) / 1e6::double precision) > now_at
       then 'leased' else 'ready' end,
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:82
 (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
 e.payload_bytes, e.last_error)::penstock.envelope
--- from functions/read/search.sql:127, segment 8
+-- from functions/read/search.sql:128, segment 8
 , case when t.hold = 0 then t.enqueued_at
       else to_timestamp((t.hold >> 11) / 1e6::double precision) end, t.ctid::text) s
     where t.ctid > from_tid and t.ctid < to_tid and t.group_key is null and t.queue_id = any (ids)
       and penstock._has_text(
--- from functions/read/search.sql:81
+-- from functions/read/search.sql:82
 (e.id, e.enqueued_at, e.expires_at, e.first_claimed_at, e.claimed_at, e.dead_at, e.queue_id, e.priority,
 e.attempt, e.max_attempts, e.body_slot, e.worker, e.key, e.group_key, e.headers, e.payload,
 e.payload_bytes, e.last_error)::penstock.envelope
--- from functions/read/search.sql:130, segment 8
+-- from functions/read/search.sql:131, segment 8
 , pattern, payloads) limit page;
 end if;
 end if;
 end if;
 end if;
--- from functions/read/search.sql:132
+-- from functions/read/search.sql:133
   else
     return query select t.id, t.queue, t.state, t.priority::integer, t.attempts::integer, t.max_attempts::integer,
       t.enqueued_at, t.finished_at, t.key, t.group_key, t.worker, left(t.last_error, 300),
@@ -15706,7 +15707,7 @@ end if;
 end $$;
 
 -- Whether a message has a text that matches the pattern, for ILIKE, anywhere but in its numbers and times.
--- from functions/read/search.sql:147
+-- from functions/read/search.sql:148
 create or replace function penstock._has_text(m penstock.envelope, pattern text, payloads boolean) returns boolean
 language sql stable as $$
   select m.key ilike pattern or m.group_key ilike pattern or m.worker ilike pattern or m.last_error ilike pattern

@@ -18,7 +18,7 @@ declare
   parts   text[];
   blocks  bigint[];
   from_part text := coalesce(split_part(place, '/', 1), 'scheduled');
-  from_tid  tid := coalesce(split_part(place, '/', 2)::tid, '(0,0)');
+  from_tid  tid;
   s         penstock.sighting;
   block     bigint;
 begin
@@ -29,6 +29,7 @@ begin
   elsif milliseconds not between 1 and 60000 or milliseconds is null then
     perform penstock._fail_value('milliseconds', milliseconds::text, '1 to 60000');
   end if;
+  from_tid := coalesce(split_part(place, '/', 2)::tid, '(0,0)');
   select array_agg(p.part), array_agg(p.blocks) into parts, blocks from penstock.search_parts() p;
   if from_part <> all (parts) then
     perform penstock._fail_value('place', place, 'the place of a row of the previous page');
