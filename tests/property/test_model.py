@@ -13,6 +13,9 @@ from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
+from tests.late import late_from
+
+from penstock.sql.expand import LATE_FROM
 
 from .plans import Arguments, Plan, plans
 from .play import Play
@@ -26,8 +29,9 @@ def run(dsn: str, record_property: Callable[[str, object], None]) -> Callable[..
     The same plans every time, or new ones.
     """
 
-    def run(runs: int, steps: int, *, same: bool) -> None:
+    def run(runs: int, steps: int, *, same: bool, late: int) -> None:
         arena = Steps(dsn)
+        late_from(arena.admin, late)
 
         @settings(
             max_examples=runs,
@@ -56,12 +60,13 @@ def run(dsn: str, record_property: Callable[[str, object], None]) -> Callable[..
     return run
 
 
-def test_several_sessions_keep_the_rules(run: Callable[..., None]) -> None:
-    run(60, 30, same=True)
+@pytest.mark.parametrize("late", [LATE_FROM, 0])
+def test_several_sessions_keep_the_rules(run: Callable[..., None], late: int) -> None:
+    run(40, 30, same=True, late=late)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("part", range(20))  # 2,000 runs in all, for several processes to share
 def test_several_sessions_keep_the_rules_for_long(run: Callable[..., None], part: int) -> None:
-    run(100, 50, same=False)
+    run(100, 50, same=False, late=LATE_FROM if part % 2 else 0)

@@ -18,6 +18,7 @@ from penstock.sql.template import Macro, TemplateError, definitions, expand, lin
 LEDGER: Final = "schema/ledger.sql"
 """The migrator creates these tables before the first migration."""
 HOLD_FROM: Final = 16
+LATE_FROM: Final = 4096
 CLOCK: Final = "clock_timestamp()"
 _ENVELOPE: Final = re.compile(r"^create table penstock\.envelope \(\n(.*?)^\);", re.M | re.S)
 _CREATED: Final = re.compile(
@@ -33,15 +34,22 @@ _DECLARED: Final = re.compile(r"^declare$(.*?)^begin$", re.M | re.S)
 class Expander:
     """Expands the files below `root`, by default those of the package.
 
-    `hold_from`: from how many messages on a claim leases them in place. `clock`: the expression to
+    `hold_from`: from how many messages on a claim leases them in place. `late_from`: from how many
+    positions below the floor on a block moves its messages at commit. `clock`: the expression to
     use instead of clock_timestamp().
     """
 
     def __init__(
-        self, root: Traversable | None = None, *, hold_from: int = HOLD_FROM, clock: str = CLOCK
+        self,
+        root: Traversable | None = None,
+        *,
+        hold_from: int = HOLD_FROM,
+        late_from: int = LATE_FROM,
+        clock: str = CLOCK,
     ) -> None:
         self._root = root if root is not None else files("penstock") / "sql"
         self._hold_from = hold_from
+        self._late_from = late_from
         self._clock = clock
 
     def generated(self) -> dict[str, str]:
@@ -94,6 +102,7 @@ class Expander:
         """What every file may use."""
         macros = {
             "hold_from": Macro(str(self._hold_from)),
+            "late_from": Macro(str(self._late_from)),
             "envelope": Macro(", ".join(self._envelope())),
             "envelope.columns": Macro(", ".join(f"{{t}}.{c}" for c in self._envelope()), ("t",)),
             "leased": Macro("token, lease_until, position, watched, {envelope}"),

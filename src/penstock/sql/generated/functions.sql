@@ -367,19 +367,24 @@ end $$;
 
 -- At commit: the transaction joins the current generation of the queue and lowers the floor to its first position, so
 -- that the first claim after the commit finds its messages. This is _join_generation, _lower_floor and _wake_waiters in
--- one statement, which takes a third of their time.
+-- one statement, which takes a third of their time. Messages of a block that was open for long get later positions
+-- before that: see _reposition.
 -- Locks: the generation, shared, until the commit is visible; the sweep lock for a moment, without lock_timeout: a
 -- commit must not fail for it. Uses queue_pkey.
--- from functions/background/commit_put.sql:6
+-- from functions/background/commit_put.sql:7
 create or replace function penstock._commit_put(queue_id integer, priority integer, at_position bigint) returns void
 language plpgsql
 set lock_timeout = 0 as $$   -- the sweep lock is held for microseconds: a commit must not fail for it
 #variable_conflict use_column
 declare
-  below constant bigint := greatest(bigint '0', at_position - bigint '1');
+  below bigint;
   over  bigint;
   q     record;
 begin
+  if coalesce(pg_sequence_last_value('penstock.position'), bigint '0') - at_position > bigint '4096' then
+    at_position := penstock._reposition(queue_id, priority, at_position);
+  end if;
+  below := greatest(bigint '0', at_position - bigint '1');
   loop
     over := coalesce(pg_sequence_last_value('penstock.flips_over'), bigint '0');
     select pg_advisory_xact_lock_shared(1885695616
@@ -643,6 +648,165 @@ begin
   from gone g;
 -- from functions/background/maintain.sql:90
   return n;
+end $$;
+
+-- At the commit of a transaction block whose messages in a lane are far below the floor: moves them to the end of the
+-- lane. Without this, the block would lower the floor to them, and claims and sweeps would read all rows that have died
+-- since: 120,000 after a minute of 2,000 messages a second, of which PostgreSQL cannot remove any while such a block is
+-- open.
+--
+-- Rows below the floor as it is now are moved, so the block still lowers the floor to that position. It does not matter
+-- if the floor rises meanwhile. The rows there are this transaction's, or another one has just committed them. If the
+-- floor is in the share of positions of the current segment, claims look at no other segment, and every row of another
+-- segment is moved. A transaction that put many messages into the lane moves the first ones, up to
+-- `limit.late_messages` in each segment, and lowers the floor to the last of these.
+--
+-- Only in READ COMMITTED: otherwise a row that another transaction has claimed would be a serialization failure.
+--
+-- Returns the position to which the floor must be lowered.
+-- Locks: the rows, with SKIP LOCKED; as _put_ready. Uses queue_pkey, and lane_N_order in the segments that this
+-- transaction has written to.
+-- from functions/background/reposition.sql:17
+create or replace function penstock._reposition(queue_id integer, priority integer, at_position bigint) returns bigint
+language plpgsql set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+#variable_conflict use_column
+declare
+  floor   constant bigint := (select coalesce(pg_sequence_last_value(f), bigint '0') from penstock.queue q,
+    lateral (select q.floors[array_position(q.priorities, _reposition.priority::smallint)] as f) l
+    where q.id = _reposition.queue_id and f is not null);
+  current constant integer := (pg_sequence_last_value('penstock.ring') % bigint '10');
+  only_current constant boolean := floor > (pg_sequence_last_value('penstock.ring_until') - 32768);
+  lowest  bigint := floor;
+  slot    integer;
+  written integer[];
+  late    penstock.ready_0[];
+  m       penstock.ready_0;
+begin
+  if coalesce(floor - at_position, 0) <= 4096
+      or current_setting('transaction_isolation') <> 'read committed' then
+    return at_position;
+  end if;
+  written := array(select s from generate_series(0, 8) s
+    where ('penstock.lane_' || s)::regclass = any (array(
+      select l.relation from pg_locks l where l.pid = pg_backend_pid() and l.mode = 'RowExclusiveLock')));
+  -- _commit_put does for all of them what _put_ready would announce for each.
+  perform set_config('penstock.announced', ' ' || queue_id::text || '/' || priority::text || ' ', true);
+  foreach slot in array written loop
+if slot <= 3 then
+if slot <= 1 then
+if slot <= 0 then
+-- from functions/background/reposition.sql:43, segment 0
+    with gone as (
+      delete from penstock.lane_0 where ctid = any (array(
+        select l.ctid from penstock.lane_0 l
+        where l.queue_id = _reposition.queue_id and l.priority = _reposition.priority and l.position >= at_position
+          and l.position < case when only_current and 0 <> current then 9223372036854775807 else floor end and l.hold = 0
+        order by l.position limit 100 for update skip locked))
+      returning position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+    select array_agg(g::penstock.ready_0 order by g.position) into late from gone g;
+else
+-- from functions/background/reposition.sql:43, segment 1
+    with gone as (
+      delete from penstock.lane_1 where ctid = any (array(
+        select l.ctid from penstock.lane_1 l
+        where l.queue_id = _reposition.queue_id and l.priority = _reposition.priority and l.position >= at_position
+          and l.position < case when only_current and 1 <> current then 9223372036854775807 else floor end and l.hold = 0
+        order by l.position limit 100 for update skip locked))
+      returning position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+    select array_agg(g::penstock.ready_0 order by g.position) into late from gone g;
+end if;
+else
+if slot <= 2 then
+-- from functions/background/reposition.sql:43, segment 2
+    with gone as (
+      delete from penstock.lane_2 where ctid = any (array(
+        select l.ctid from penstock.lane_2 l
+        where l.queue_id = _reposition.queue_id and l.priority = _reposition.priority and l.position >= at_position
+          and l.position < case when only_current and 2 <> current then 9223372036854775807 else floor end and l.hold = 0
+        order by l.position limit 100 for update skip locked))
+      returning position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+    select array_agg(g::penstock.ready_0 order by g.position) into late from gone g;
+else
+-- from functions/background/reposition.sql:43, segment 3
+    with gone as (
+      delete from penstock.lane_3 where ctid = any (array(
+        select l.ctid from penstock.lane_3 l
+        where l.queue_id = _reposition.queue_id and l.priority = _reposition.priority and l.position >= at_position
+          and l.position < case when only_current and 3 <> current then 9223372036854775807 else floor end and l.hold = 0
+        order by l.position limit 100 for update skip locked))
+      returning position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+    select array_agg(g::penstock.ready_0 order by g.position) into late from gone g;
+end if;
+end if;
+else
+if slot <= 5 then
+if slot <= 4 then
+-- from functions/background/reposition.sql:43, segment 4
+    with gone as (
+      delete from penstock.lane_4 where ctid = any (array(
+        select l.ctid from penstock.lane_4 l
+        where l.queue_id = _reposition.queue_id and l.priority = _reposition.priority and l.position >= at_position
+          and l.position < case when only_current and 4 <> current then 9223372036854775807 else floor end and l.hold = 0
+        order by l.position limit 100 for update skip locked))
+      returning position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+    select array_agg(g::penstock.ready_0 order by g.position) into late from gone g;
+else
+-- from functions/background/reposition.sql:43, segment 5
+    with gone as (
+      delete from penstock.lane_5 where ctid = any (array(
+        select l.ctid from penstock.lane_5 l
+        where l.queue_id = _reposition.queue_id and l.priority = _reposition.priority and l.position >= at_position
+          and l.position < case when only_current and 5 <> current then 9223372036854775807 else floor end and l.hold = 0
+        order by l.position limit 100 for update skip locked))
+      returning position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+    select array_agg(g::penstock.ready_0 order by g.position) into late from gone g;
+end if;
+else
+if slot <= 6 then
+-- from functions/background/reposition.sql:43, segment 6
+    with gone as (
+      delete from penstock.lane_6 where ctid = any (array(
+        select l.ctid from penstock.lane_6 l
+        where l.queue_id = _reposition.queue_id and l.priority = _reposition.priority and l.position >= at_position
+          and l.position < case when only_current and 6 <> current then 9223372036854775807 else floor end and l.hold = 0
+        order by l.position limit 100 for update skip locked))
+      returning position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+    select array_agg(g::penstock.ready_0 order by g.position) into late from gone g;
+else
+if slot <= 7 then
+-- from functions/background/reposition.sql:43, segment 7
+    with gone as (
+      delete from penstock.lane_7 where ctid = any (array(
+        select l.ctid from penstock.lane_7 l
+        where l.queue_id = _reposition.queue_id and l.priority = _reposition.priority and l.position >= at_position
+          and l.position < case when only_current and 7 <> current then 9223372036854775807 else floor end and l.hold = 0
+        order by l.position limit 100 for update skip locked))
+      returning position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+    select array_agg(g::penstock.ready_0 order by g.position) into late from gone g;
+else
+-- from functions/background/reposition.sql:43, segment 8
+    with gone as (
+      delete from penstock.lane_8 where ctid = any (array(
+        select l.ctid from penstock.lane_8 l
+        where l.queue_id = _reposition.queue_id and l.priority = _reposition.priority and l.position >= at_position
+          and l.position < case when only_current and 8 <> current then 9223372036854775807 else floor end and l.hold = 0
+        order by l.position limit 100 for update skip locked))
+      returning position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
+    select array_agg(g::penstock.ready_0 order by g.position) into late from gone g;
+end if;
+end if;
+end if;
+end if;
+-- from functions/background/reposition.sql:52
+    if cardinality(late) = 100 then
+      lowest := least(lowest, late[100].position);
+    end if;
+    foreach m in array coalesce(late, '{}') loop
+      perform penstock._put_ready((m.id, m.enqueued_at, m.expires_at, m.first_claimed_at, m.claimed_at, m.dead_at, m.queue_id, m.priority, m.attempt, m.max_attempts, m.body_slot, m.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error)::penstock.envelope, nextval('penstock.position'));
+    end loop;
+  end loop;
+  perform penstock._forget_announcements();
+  return lowest;
 end $$;
 
 -- The deferred trigger of deferred_N: does the work that a row announces, when its transaction commits. A transaction

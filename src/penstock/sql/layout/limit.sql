@@ -11,6 +11,11 @@
 -- The longest key, group, name of a worker, and text of a search.
 --: define limit.key_bytes as 1024
 
+-- A transaction block whose messages are so many positions below the floor moves them when it commits, up to so many in
+-- each segment: see background/reposition.sql.
+--: define limit.late_positions as {late_from}
+--: define limit.late_messages as 100
+
 -- A payload of more bytes than inline_bytes is stored apart from its row: see functions/storage/body.sql. The plain
 -- paths of enqueue take payloads of up to inline_text_bytes as text. A queue with plain_in accepts all of these.
 --: define payload.inline_bytes as 1000

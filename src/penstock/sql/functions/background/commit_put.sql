@@ -1,6 +1,7 @@
 -- At commit: the transaction joins the current generation of the queue and lowers the floor to its first position, so
 -- that the first claim after the commit finds its messages. This is _join_generation, _lower_floor and _wake_waiters in
--- one statement, which takes a third of their time.
+-- one statement, which takes a third of their time. Messages of a block that was open for long get later positions
+-- before that: see _reposition.
 -- Locks: the generation, shared, until the commit is visible; the sweep lock for a moment, without lock_timeout: a
 -- commit must not fail for it. Uses queue_pkey.
 create or replace function penstock._commit_put(queue_id integer, priority integer, at_position bigint) returns void
@@ -8,10 +9,14 @@ language plpgsql
 set lock_timeout = 0 as $$   -- the sweep lock is held for microseconds: a commit must not fail for it
 #variable_conflict use_column
 declare
-  below constant bigint := greatest(bigint '0', at_position - bigint '1');
+  below bigint;
   over  bigint;
   q     record;
 begin
+  if {register.value('penstock.position')} - at_position > bigint '{limit.late_positions}' then
+    at_position := penstock._reposition(queue_id, priority, at_position);
+  end if;
+  below := greatest(bigint '0', at_position - bigint '1');
   loop
     over := {register.value('penstock.flips_over')};
     select pg_advisory_xact_lock_shared({lock.generation}
