@@ -131,6 +131,14 @@ MUTANTS = [
         "test_a_transaction_block_is_found_though_floors_had_passed_it",
     ),
     Mutant(
+        "late blocks move the messages of one segment only",
+        "background/reposition.sql",
+        "foreach slot in array written loop",
+        "foreach slot in array written[1:1] loop",
+        "engine/test_reposition.py",
+        "test_messages_of_every_segment_lane_and_savepoint_come",
+    ),
+    Mutant(
         "transaction blocks do not join a generation",
         "background/commit_put.sql",
         "select pg_advisory_xact_lock_shared({lock.generation} + {generation.current("

@@ -176,6 +176,17 @@ MECHANISMS = (
         ),
     ),
     Mechanism(
+        "later positions for late blocks",
+        ("cpu of the commit of a block after 20,000 messages and of 10 cycles, pinned",),
+        (
+            Change(
+                "layout/limit.sql",
+                "limit.late_positions as {late_from}",
+                "limit.late_positions as {bigint.max}",
+            ),
+        ),
+    ),
+    Mechanism(
         "floors",
         ("cpu of a claim, horizon pinned",),
         (

@@ -131,6 +131,24 @@ def _pinned_claim(connection: Connection, dsn: str) -> float:
         return (cpu_us(connection) - began) / 50
 
 
+def _cpu_after_late_block(connection: Connection, dsn: str) -> float:
+    """Of the commit of a block that 20,000 messages have passed, and of the next ten cycles."""
+    connection.execute("set synchronous_commit = off")
+    with _pinned(dsn), psycopg.connect(dsn) as block:
+        block.execute("set synchronous_commit = off")
+        for _ in range(2):  # the first time, the session has to compile the functions
+            block.execute("select penstock.enqueue('work', '1')")
+            for _ in range(_PINNED_MESSAGES // 10):
+                cycle(connection, 10)
+            began = cpu_us(connection) + cpu_us(block)
+            block.commit()
+            for _ in range(10):
+                cycle(connection, 1)
+            spent = cpu_us(connection) + cpu_us(block) - began
+    settle(connection, 10)
+    return spent / 1000
+
+
 def _pinned_disk(connection: Connection, dsn: str) -> float:
     with _pinned(dsn):
         connection.execute("set synchronous_commit = off")
@@ -298,6 +316,9 @@ _LARGE = json.dumps({"text": base64.b64encode(os.urandom(48 * 1024)).decode()})
 
 SCENARIOS = {
     "cpu of a cycle of 1": Scenario(_cpu_of_cycle(1), "us", 1),
+    "cpu of the commit of a block after 20,000 messages and of 10 cycles, pinned": Scenario(
+        _cpu_after_late_block, "ms", 1, rounds=2
+    ),
     "cpu of a cycle of 4": Scenario(_cpu_of_cycle(4), "us", 1),
     "cpu of a cycle of 100": Scenario(_cpu_of_cycle(100), "us", 1),
     "wal of a cycle of 1": Scenario(_wal_of_cycle(1), "bytes", rounds=2),
