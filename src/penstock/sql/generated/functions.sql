@@ -679,6 +679,7 @@ declare
   lowest  bigint := floor;
   slot    integer;
   written integer[];
+  found   penstock.ready_0[];
   late    penstock.ready_0[];
   m       penstock.ready_0;
 begin
@@ -695,7 +696,7 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/background/reposition.sql:43, segment 0
+-- from functions/background/reposition.sql:44, segment 0
     with gone as (
       delete from penstock.lane_0 where ctid = any (array(
         select l.ctid from penstock.lane_0 l
@@ -703,9 +704,9 @@ if slot <= 0 then
           and l.position < case when only_current and 0 <> current then 9223372036854775807 else floor end and l.hold = 0
         order by l.position limit 100 for update skip locked))
       returning position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
-    select array_agg(g::penstock.ready_0 order by g.position) into late from gone g;
+    select array_agg(g::penstock.ready_0 order by g.position) into found from gone g;
 else
--- from functions/background/reposition.sql:43, segment 1
+-- from functions/background/reposition.sql:44, segment 1
     with gone as (
       delete from penstock.lane_1 where ctid = any (array(
         select l.ctid from penstock.lane_1 l
@@ -713,11 +714,11 @@ else
           and l.position < case when only_current and 1 <> current then 9223372036854775807 else floor end and l.hold = 0
         order by l.position limit 100 for update skip locked))
       returning position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
-    select array_agg(g::penstock.ready_0 order by g.position) into late from gone g;
+    select array_agg(g::penstock.ready_0 order by g.position) into found from gone g;
 end if;
 else
 if slot <= 2 then
--- from functions/background/reposition.sql:43, segment 2
+-- from functions/background/reposition.sql:44, segment 2
     with gone as (
       delete from penstock.lane_2 where ctid = any (array(
         select l.ctid from penstock.lane_2 l
@@ -725,9 +726,9 @@ if slot <= 2 then
           and l.position < case when only_current and 2 <> current then 9223372036854775807 else floor end and l.hold = 0
         order by l.position limit 100 for update skip locked))
       returning position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
-    select array_agg(g::penstock.ready_0 order by g.position) into late from gone g;
+    select array_agg(g::penstock.ready_0 order by g.position) into found from gone g;
 else
--- from functions/background/reposition.sql:43, segment 3
+-- from functions/background/reposition.sql:44, segment 3
     with gone as (
       delete from penstock.lane_3 where ctid = any (array(
         select l.ctid from penstock.lane_3 l
@@ -735,13 +736,13 @@ else
           and l.position < case when only_current and 3 <> current then 9223372036854775807 else floor end and l.hold = 0
         order by l.position limit 100 for update skip locked))
       returning position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
-    select array_agg(g::penstock.ready_0 order by g.position) into late from gone g;
+    select array_agg(g::penstock.ready_0 order by g.position) into found from gone g;
 end if;
 end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/background/reposition.sql:43, segment 4
+-- from functions/background/reposition.sql:44, segment 4
     with gone as (
       delete from penstock.lane_4 where ctid = any (array(
         select l.ctid from penstock.lane_4 l
@@ -749,9 +750,9 @@ if slot <= 4 then
           and l.position < case when only_current and 4 <> current then 9223372036854775807 else floor end and l.hold = 0
         order by l.position limit 100 for update skip locked))
       returning position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
-    select array_agg(g::penstock.ready_0 order by g.position) into late from gone g;
+    select array_agg(g::penstock.ready_0 order by g.position) into found from gone g;
 else
--- from functions/background/reposition.sql:43, segment 5
+-- from functions/background/reposition.sql:44, segment 5
     with gone as (
       delete from penstock.lane_5 where ctid = any (array(
         select l.ctid from penstock.lane_5 l
@@ -759,11 +760,11 @@ else
           and l.position < case when only_current and 5 <> current then 9223372036854775807 else floor end and l.hold = 0
         order by l.position limit 100 for update skip locked))
       returning position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
-    select array_agg(g::penstock.ready_0 order by g.position) into late from gone g;
+    select array_agg(g::penstock.ready_0 order by g.position) into found from gone g;
 end if;
 else
 if slot <= 6 then
--- from functions/background/reposition.sql:43, segment 6
+-- from functions/background/reposition.sql:44, segment 6
     with gone as (
       delete from penstock.lane_6 where ctid = any (array(
         select l.ctid from penstock.lane_6 l
@@ -771,10 +772,10 @@ if slot <= 6 then
           and l.position < case when only_current and 6 <> current then 9223372036854775807 else floor end and l.hold = 0
         order by l.position limit 100 for update skip locked))
       returning position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
-    select array_agg(g::penstock.ready_0 order by g.position) into late from gone g;
+    select array_agg(g::penstock.ready_0 order by g.position) into found from gone g;
 else
 if slot <= 7 then
--- from functions/background/reposition.sql:43, segment 7
+-- from functions/background/reposition.sql:44, segment 7
     with gone as (
       delete from penstock.lane_7 where ctid = any (array(
         select l.ctid from penstock.lane_7 l
@@ -782,9 +783,9 @@ if slot <= 7 then
           and l.position < case when only_current and 7 <> current then 9223372036854775807 else floor end and l.hold = 0
         order by l.position limit 100 for update skip locked))
       returning position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
-    select array_agg(g::penstock.ready_0 order by g.position) into late from gone g;
+    select array_agg(g::penstock.ready_0 order by g.position) into found from gone g;
 else
--- from functions/background/reposition.sql:43, segment 8
+-- from functions/background/reposition.sql:44, segment 8
     with gone as (
       delete from penstock.lane_8 where ctid = any (array(
         select l.ctid from penstock.lane_8 l
@@ -792,18 +793,19 @@ else
           and l.position < case when only_current and 8 <> current then 9223372036854775807 else floor end and l.hold = 0
         order by l.position limit 100 for update skip locked))
       returning position, id, enqueued_at, expires_at, first_claimed_at, claimed_at, dead_at, queue_id, priority, attempt, max_attempts, body_slot, worker, key, group_key, headers, payload, payload_bytes, last_error)
-    select array_agg(g::penstock.ready_0 order by g.position) into late from gone g;
+    select array_agg(g::penstock.ready_0 order by g.position) into found from gone g;
 end if;
 end if;
 end if;
 end if;
--- from functions/background/reposition.sql:52
-    if cardinality(late) = 100 then
-      lowest := least(lowest, late[100].position);
+-- from functions/background/reposition.sql:53
+    if cardinality(found) = 100 then
+      lowest := least(lowest, found[100].position);
     end if;
-    foreach m in array coalesce(late, '{}') loop
-      perform penstock._put_ready((m.id, m.enqueued_at, m.expires_at, m.first_claimed_at, m.claimed_at, m.dead_at, m.queue_id, m.priority, m.attempt, m.max_attempts, m.body_slot, m.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error)::penstock.envelope, nextval('penstock.position'));
-    end loop;
+    late := late || found;
+  end loop;
+  for m in select * from unnest(late) u order by u.position loop
+    perform penstock._put_ready((m.id, m.enqueued_at, m.expires_at, m.first_claimed_at, m.claimed_at, m.dead_at, m.queue_id, m.priority, m.attempt, m.max_attempts, m.body_slot, m.worker, m.key, m.group_key, m.headers, m.payload, m.payload_bytes, m.last_error)::penstock.envelope, nextval('penstock.position'));
   end loop;
   perform penstock._forget_announcements();
   return lowest;

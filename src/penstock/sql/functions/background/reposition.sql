@@ -26,6 +26,7 @@ declare
   lowest  bigint := floor;
   slot    integer;
   written integer[];
+  found   penstock.ready_0[];
   late    penstock.ready_0[];
   m       penstock.ready_0;
 begin
@@ -47,14 +48,15 @@ begin
           and l.position < case when only_current and {slot} <> current then {bigint.max} else floor end and l.hold = 0
         order by l.position limit {limit.late_messages} for update skip locked))
       returning position, {envelope})
-    select array_agg(g::penstock.ready_0 order by g.position) into late from gone g;
+    select array_agg(g::penstock.ready_0 order by g.position) into found from gone g;
     --: end
-    if cardinality(late) = {limit.late_messages} then
-      lowest := least(lowest, late[{limit.late_messages}].position);
+    if cardinality(found) = {limit.late_messages} then
+      lowest := least(lowest, found[{limit.late_messages}].position);
     end if;
-    foreach m in array coalesce(late, '{}') loop
-      perform penstock._put_ready(({envelope.columns(m)})::penstock.envelope, nextval('penstock.position'));
-    end loop;
+    late := late || found;
+  end loop;
+  for m in select * from unnest(late) u order by u.position loop
+    perform penstock._put_ready(({envelope.columns(m)})::penstock.envelope, nextval('penstock.position'));
   end loop;
   perform penstock._forget_announcements();
   return lowest;
