@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ from tests.forks.conftest import BACKEND, Child, check_rounds, check_rounds_asyn
 
 from penstock import AsyncClient, Client
 from penstock.commands.command import Command, scalar
+from penstock.db import pools
 from penstock.db.reconnecting import ReconnectingConnection
 from penstock.errors import PenstockError
 from penstock.http_client import AsyncClient as AsyncHttpClient
@@ -178,3 +180,15 @@ async def test_a_link_has_another_connection_in_a_child(dsn: str) -> None:
     assert await asyncio.to_thread(child.result) != before
     assert await link.run(BACKEND) == before
     await link.close()
+
+
+def test_a_pool_is_deleted_after_its_module_was_emptied(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As at the end of the interpreter. An exception in the finalizer fails the test."""
+    pool: pools.ConnectionPool[psycopg.Connection[Any]] = pools.ConnectionPool(dsn, open=True)
+    pool.wait()
+    monkeypatch.setattr(pools, "os", None)
+    monkeypatch.setattr(pools, "sys", None)
+    del pool
+    gc.collect()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import psycopg
@@ -15,16 +17,21 @@ C = TypeVar("C", bound=psycopg.Connection[Any])
 
 
 class ConnectionPool(psycopg_pool.ConnectionPool[C]):
-    """A pool whose finalizer does nothing in a forked process.
+    """A pool whose finalizer does nothing in a forked process and while the interpreter ends.
 
-    psycopg's finalizer waits for the threads of the pool, which only the parent process has. The
-    finalizer of its async pool waits for nothing.
+    psycopg's finalizer waits for the threads of the pool. Only the parent process has them, and
+    they do not run while the interpreter ends. The finalizer of its async pool waits for nothing.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self.made_in_process = os.getpid()
         super().__init__(*arguments, **options)
 
-    def __del__(self) -> None:
-        if os.getpid() == self.made_in_process:
+    # The defaults keep these functions: when the interpreter ends, the modules are emptied first.
+    def __del__(
+        self,
+        getpid: Callable[[], int] = os.getpid,
+        is_finalizing: Callable[[], bool] = sys.is_finalizing,
+    ) -> None:
+        if getpid() == self.made_in_process and not is_finalizing():
             super().__del__()
