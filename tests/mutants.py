@@ -131,6 +131,14 @@ MUTANTS = [
         "test_a_transaction_block_is_found_though_floors_had_passed_it",
     ),
     Mutant(
+        "a block closes the segments whose messages it has claimed",
+        "claim/in_passing.sql",
+        "if sweeps and penstock._is_due('penstock.ring_check_at'",
+        "if penstock._is_due('penstock.ring_check_at'",
+        "engine/test_ring.py",
+        "test_a_block_does_not_close_the_segment_of_messages_that_it_has_claimed",
+    ),
+    Mutant(
         "late blocks move the messages of one segment only",
         "background/reposition.sql",
         "foreach slot in array written loop",

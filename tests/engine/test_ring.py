@@ -162,6 +162,22 @@ def test_a_segment_with_an_open_enqueue_is_not_closed(busy_ring: Any, other: Any
     assert busy_ring.value("select penstock.rescans_that_found()") == 0
 
 
+def test_a_block_does_not_close_the_segment_of_messages_that_it_has_claimed(
+    busy_ring: Any, other: Any
+) -> None:
+    """Claims do not look into a closed segment, and the message comes back."""
+    message = busy_ring.enqueue("work")
+    busy_ring.rotate()
+    segment = slot_of(busy_ring, "ready", message)
+    assert [lease[0] for lease in other.claim("work")] == [message]
+    other.value("select setval('penstock.tick_at', 0) + setval('penstock.ring_check_at', 0)")
+    assert other.claim("work") == []
+    assert segment in busy_ring.ring()[1]
+    other.connection.rollback()
+    assert [lease[0] for lease in busy_ring.claim("work")] == [message]
+    assert busy_ring.value("select penstock.rescans_that_found()") == 0
+
+
 def test_a_segment_with_messages_is_not_truncated(busy_ring: Any) -> None:
     kept = busy_ring.enqueue("kept", BODY)
     slot = busy_ring.ring()[1]

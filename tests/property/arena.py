@@ -166,7 +166,14 @@ class Arena:
         session.open, session.repeatable = True, repeatable
 
     def commit(self, session: Session) -> None:
-        session.connection.commit()
+        try:
+            session.connection.commit()
+        except psycopg.errors.SerializationFailure:
+            # Another transaction has begun a group that this one enqueued into.
+            if not session.repeatable:
+                raise
+            self.roll_back(session)
+            return
         session.connection.autocommit = True
         self._publish(session)
         self._forget(session)

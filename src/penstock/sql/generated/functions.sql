@@ -4800,9 +4800,9 @@ begin
   end if;
 end $$;
 
--- May this transaction sweep? A sweep has to see what all others have committed. An old snapshot does not show that. A
--- transaction that has written something must not sweep either: it does not see messages that it has claimed, but they
--- come back if it is rolled back.
+-- May this transaction sweep and close segments? Both have to see what all others have committed. An old snapshot does
+-- not show that. A transaction that has written something may not do it either: it does not see messages that it has
+-- claimed, but they come back if it is rolled back.
 -- from functions/claim/in_passing.sql:23
 create or replace function penstock._may_sweep() returns boolean language sql volatile as $$
   select current_setting('transaction_isolation') = 'read committed'
@@ -4833,7 +4833,7 @@ begin
   end if;
   due := due or penstock._is_due('penstock.upkeep_at', now_us, 61000000)
     or pg_sequence_last_value('penstock.clock_was_at') > 0;
-  if penstock._is_due('penstock.ring_check_at', now_us, 3000000) then
+  if sweeps and penstock._is_due('penstock.ring_check_at', now_us, 3000000) then
     perform setval('penstock.ring_check_at', now_us + 50000);
     now_us := date_part('epoch', clock_timestamp()) * 1e6;
     due := penstock._close_segments() or due;
@@ -21228,9 +21228,9 @@ end if;
 end $$;
 
 -- Closes segments that no longer have ready messages. Also takes the next segment if a burst has left the current one
--- large and empty. Only registers change, so any transaction may do this. Returns true if there is more to do for the
--- ring: see _tend_ring. Locks: the lock of the ring, without waiting, released at the end. Uses lane_N_order through
--- _any_ready.
+-- large and empty. Only registers change, so this needs no commit. A claim does it only if its transaction has written
+-- nothing before: see _may_sweep. Returns true if there is more to do for the ring: see _tend_ring. Locks: the lock of
+-- the ring, without waiting, released at the end. Uses lane_N_order through _any_ready.
 -- from functions/storage/close_segments.sql:5
 create or replace function penstock._close_segments() returns boolean language plpgsql as $$
 declare

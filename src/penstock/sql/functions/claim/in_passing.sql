@@ -17,9 +17,9 @@ begin
   end if;
 end $$;
 
--- May this transaction sweep? A sweep has to see what all others have committed. An old snapshot does not show that. A
--- transaction that has written something must not sweep either: it does not see messages that it has claimed, but they
--- come back if it is rolled back.
+-- May this transaction sweep and close segments? Both have to see what all others have committed. An old snapshot does
+-- not show that. A transaction that has written something may not do it either: it does not see messages that it has
+-- claimed, but they come back if it is rolled back.
 create or replace function penstock._may_sweep() returns boolean language sql volatile as $$
   select current_setting('transaction_isolation') = 'read committed'
     and (penstock._alone() or pg_current_xact_id_if_assigned() is null)
@@ -48,7 +48,7 @@ begin
   end if;
   due := due or penstock._is_due('penstock.upkeep_at', now_us, {timing.upkeep_ahead})
     or pg_sequence_last_value('penstock.clock_was_at') > 0;
-  if penstock._is_due('penstock.ring_check_at', now_us, {timing.ring_check_ahead}) then
+  if sweeps and penstock._is_due('penstock.ring_check_at', now_us, {timing.ring_check_ahead}) then
     perform setval('penstock.ring_check_at', now_us + {timing.ring_check});
     now_us := date_part('epoch', clock_timestamp()) * 1e6;
     due := penstock._close_segments() or due;

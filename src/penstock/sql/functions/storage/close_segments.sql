@@ -1,7 +1,7 @@
 -- Closes segments that no longer have ready messages. Also takes the next segment if a burst has left the current one
--- large and empty. Only registers change, so any transaction may do this. Returns true if there is more to do for the
--- ring: see _tend_ring. Locks: the lock of the ring, without waiting, released at the end. Uses lane_N_order through
--- _any_ready.
+-- large and empty. Only registers change, so this needs no commit. A claim does it only if its transaction has written
+-- nothing before: see _may_sweep. Returns true if there is more to do for the ring: see _tend_ring. Locks: the lock of
+-- the ring, without waiting, released at the end. Uses lane_N_order through _any_ready.
 create or replace function penstock._close_segments() returns boolean language plpgsql as $$
 declare
   ring    text;
