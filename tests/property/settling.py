@@ -64,6 +64,8 @@ class Settling(Arena):
         self, session: Session, messages: list[Message], strangers: list[tuple[int, int]]
     ) -> None:
         pairs = [(m.id, m.token) for m in messages] + strangers
+        if session.open:
+            session.touched |= {m.queue for m in messages}
         try:
             rows = self.run(
                 session,

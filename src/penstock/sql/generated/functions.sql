@@ -17351,9 +17351,10 @@ begin
   perform penstock._done(l);
 end $$;
 
--- Settles many messages as done. Returns the ids that were settled; the lease of a missing one was lost.
+-- Settles many messages as done. Returns the ids that were settled; the lease of a missing one was lost. A message that
+-- one claim has leased in place together with the others may have its id and its token at different indexes.
 -- Locks: the rows of the messages. Uses leased_N_token, or the places in the tokens.
--- from functions/settle/ack_many.sql:3
+-- from functions/settle/ack_many.sql:4
 create or replace function penstock.ack_many(ids bigint[], tokens bigint[]) returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
 set enable_bitmapscan = off set jit = off
@@ -17374,13 +17375,13 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/settle/ack_many.sql:21, segment 0
+-- from functions/settle/ack_many.sql:22, segment 0
     return query
     delete from penstock.leased_0 l where l.token = tokens[1] and l.id = any (ids)
       and l.lease_until > clock_timestamp()
       and (l.key, l.group_key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch') returning l.id;
 else
--- from functions/settle/ack_many.sql:21, segment 1
+-- from functions/settle/ack_many.sql:22, segment 1
     return query
     delete from penstock.leased_1 l where l.token = tokens[1] and l.id = any (ids)
       and l.lease_until > clock_timestamp()
@@ -17388,13 +17389,13 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/settle/ack_many.sql:21, segment 2
+-- from functions/settle/ack_many.sql:22, segment 2
     return query
     delete from penstock.leased_2 l where l.token = tokens[1] and l.id = any (ids)
       and l.lease_until > clock_timestamp()
       and (l.key, l.group_key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch') returning l.id;
 else
--- from functions/settle/ack_many.sql:21, segment 3
+-- from functions/settle/ack_many.sql:22, segment 3
     return query
     delete from penstock.leased_3 l where l.token = tokens[1] and l.id = any (ids)
       and l.lease_until > clock_timestamp()
@@ -17404,13 +17405,13 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/settle/ack_many.sql:21, segment 4
+-- from functions/settle/ack_many.sql:22, segment 4
     return query
     delete from penstock.leased_4 l where l.token = tokens[1] and l.id = any (ids)
       and l.lease_until > clock_timestamp()
       and (l.key, l.group_key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch') returning l.id;
 else
--- from functions/settle/ack_many.sql:21, segment 5
+-- from functions/settle/ack_many.sql:22, segment 5
     return query
     delete from penstock.leased_5 l where l.token = tokens[1] and l.id = any (ids)
       and l.lease_until > clock_timestamp()
@@ -17418,20 +17419,20 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/settle/ack_many.sql:21, segment 6
+-- from functions/settle/ack_many.sql:22, segment 6
     return query
     delete from penstock.leased_6 l where l.token = tokens[1] and l.id = any (ids)
       and l.lease_until > clock_timestamp()
       and (l.key, l.group_key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch') returning l.id;
 else
 if slot <= 7 then
--- from functions/settle/ack_many.sql:21, segment 7
+-- from functions/settle/ack_many.sql:22, segment 7
     return query
     delete from penstock.leased_7 l where l.token = tokens[1] and l.id = any (ids)
       and l.lease_until > clock_timestamp()
       and (l.key, l.group_key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch') returning l.id;
 else
--- from functions/settle/ack_many.sql:21, segment 8
+-- from functions/settle/ack_many.sql:22, segment 8
     return query
     delete from penstock.leased_8 l where l.token = tokens[1] and l.id = any (ids)
       and l.lease_until > clock_timestamp()
@@ -17440,7 +17441,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/settle/ack_many.sql:26
+-- from functions/settle/ack_many.sql:27
     get diagnostics n = row_count;
   elsif (tokens[1] & 16 = 0) and (tokens[1] >= 4611686018427387904)
     and cardinality(ids) = cardinality(tokens) and cardinality(ids) <= 10000 then
@@ -17453,7 +17454,7 @@ end if;
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/settle/ack_many.sql:36, segment 0
+-- from functions/settle/ack_many.sql:37, segment 0
       return query
       delete from penstock.lane_0 l
       where l.ctid = any (places) and l.hold > now_is and (l.key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch')
@@ -17463,7 +17464,7 @@ if slot <= 0 then
                    in (select u.id, u.token from unnest(ids, tokens) u (id, token)) end
       returning l.id;
 else
--- from functions/settle/ack_many.sql:36, segment 1
+-- from functions/settle/ack_many.sql:37, segment 1
       return query
       delete from penstock.lane_1 l
       where l.ctid = any (places) and l.hold > now_is and (l.key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch')
@@ -17475,7 +17476,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/settle/ack_many.sql:36, segment 2
+-- from functions/settle/ack_many.sql:37, segment 2
       return query
       delete from penstock.lane_2 l
       where l.ctid = any (places) and l.hold > now_is and (l.key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch')
@@ -17485,7 +17486,7 @@ if slot <= 2 then
                    in (select u.id, u.token from unnest(ids, tokens) u (id, token)) end
       returning l.id;
 else
--- from functions/settle/ack_many.sql:36, segment 3
+-- from functions/settle/ack_many.sql:37, segment 3
       return query
       delete from penstock.lane_3 l
       where l.ctid = any (places) and l.hold > now_is and (l.key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch')
@@ -17499,7 +17500,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/settle/ack_many.sql:36, segment 4
+-- from functions/settle/ack_many.sql:37, segment 4
       return query
       delete from penstock.lane_4 l
       where l.ctid = any (places) and l.hold > now_is and (l.key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch')
@@ -17509,7 +17510,7 @@ if slot <= 4 then
                    in (select u.id, u.token from unnest(ids, tokens) u (id, token)) end
       returning l.id;
 else
--- from functions/settle/ack_many.sql:36, segment 5
+-- from functions/settle/ack_many.sql:37, segment 5
       return query
       delete from penstock.lane_5 l
       where l.ctid = any (places) and l.hold > now_is and (l.key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch')
@@ -17521,7 +17522,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/settle/ack_many.sql:36, segment 6
+-- from functions/settle/ack_many.sql:37, segment 6
       return query
       delete from penstock.lane_6 l
       where l.ctid = any (places) and l.hold > now_is and (l.key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch')
@@ -17532,7 +17533,7 @@ if slot <= 6 then
       returning l.id;
 else
 if slot <= 7 then
--- from functions/settle/ack_many.sql:36, segment 7
+-- from functions/settle/ack_many.sql:37, segment 7
       return query
       delete from penstock.lane_7 l
       where l.ctid = any (places) and l.hold > now_is and (l.key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch')
@@ -17542,7 +17543,7 @@ if slot <= 7 then
                    in (select u.id, u.token from unnest(ids, tokens) u (id, token)) end
       returning l.id;
 else
--- from functions/settle/ack_many.sql:36, segment 8
+-- from functions/settle/ack_many.sql:37, segment 8
       return query
       delete from penstock.lane_8 l
       where l.ctid = any (places) and l.hold > now_is and (l.key, l.body_slot) is null and (l.headers is null or not l.headers ? 'penstock-batch')
@@ -17555,7 +17556,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/settle/ack_many.sql:45
+-- from functions/settle/ack_many.sql:46
       get diagnostics n = row_count;
     end if;
   end if;
@@ -17577,7 +17578,7 @@ end $$;
 -- planner underestimated the number of leases, a join compared all pairs with each lease: 100 ms for 700 pairs. Locks:
 -- the rows of the messages, in the order of the tokens and ids where one call is made for each. Uses leased_N_token, or
 -- the places in the tokens, and grant_N_until.
--- from functions/settle/ack_many.sql:66
+-- from functions/settle/ack_many.sql:67
 create or replace function penstock._ack_each(ids bigint[], tokens bigint[]) returns setof bigint
 language plpgsql set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
 set enable_mergejoin = off as $$
@@ -17597,7 +17598,7 @@ begin
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/settle/ack_many.sql:83, segment 0
+-- from functions/settle/ack_many.sql:84, segment 0
       return query
       with moved as (
         delete from penstock.leased_0 l where l.ctid = any (array(
@@ -17636,11 +17637,11 @@ insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_cla
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
--- from functions/settle/ack_many.sql:113, segment 0
+-- from functions/settle/ack_many.sql:114, segment 0
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 else
--- from functions/settle/ack_many.sql:83, segment 1
+-- from functions/settle/ack_many.sql:84, segment 1
       return query
       with moved as (
         delete from penstock.leased_1 l where l.ctid = any (array(
@@ -17679,13 +17680,13 @@ insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_cla
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
--- from functions/settle/ack_many.sql:113, segment 1
+-- from functions/settle/ack_many.sql:114, segment 1
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 end if;
 else
 if slot <= 2 then
--- from functions/settle/ack_many.sql:83, segment 2
+-- from functions/settle/ack_many.sql:84, segment 2
       return query
       with moved as (
         delete from penstock.leased_2 l where l.ctid = any (array(
@@ -17724,11 +17725,11 @@ insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_cla
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
--- from functions/settle/ack_many.sql:113, segment 2
+-- from functions/settle/ack_many.sql:114, segment 2
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 else
--- from functions/settle/ack_many.sql:83, segment 3
+-- from functions/settle/ack_many.sql:84, segment 3
       return query
       with moved as (
         delete from penstock.leased_3 l where l.ctid = any (array(
@@ -17767,7 +17768,7 @@ insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_cla
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
--- from functions/settle/ack_many.sql:113, segment 3
+-- from functions/settle/ack_many.sql:114, segment 3
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 end if;
@@ -17775,7 +17776,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/settle/ack_many.sql:83, segment 4
+-- from functions/settle/ack_many.sql:84, segment 4
       return query
       with moved as (
         delete from penstock.leased_4 l where l.ctid = any (array(
@@ -17814,11 +17815,11 @@ insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_cla
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
--- from functions/settle/ack_many.sql:113, segment 4
+-- from functions/settle/ack_many.sql:114, segment 4
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 else
--- from functions/settle/ack_many.sql:83, segment 5
+-- from functions/settle/ack_many.sql:84, segment 5
       return query
       with moved as (
         delete from penstock.leased_5 l where l.ctid = any (array(
@@ -17857,13 +17858,13 @@ insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_cla
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
--- from functions/settle/ack_many.sql:113, segment 5
+-- from functions/settle/ack_many.sql:114, segment 5
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 end if;
 else
 if slot <= 6 then
--- from functions/settle/ack_many.sql:83, segment 6
+-- from functions/settle/ack_many.sql:84, segment 6
       return query
       with moved as (
         delete from penstock.leased_6 l where l.ctid = any (array(
@@ -17902,12 +17903,12 @@ insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_cla
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
--- from functions/settle/ack_many.sql:113, segment 6
+-- from functions/settle/ack_many.sql:114, segment 6
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 else
 if slot <= 7 then
--- from functions/settle/ack_many.sql:83, segment 7
+-- from functions/settle/ack_many.sql:84, segment 7
       return query
       with moved as (
         delete from penstock.leased_7 l where l.ctid = any (array(
@@ -17946,11 +17947,11 @@ insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_cla
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
--- from functions/settle/ack_many.sql:113, segment 7
+-- from functions/settle/ack_many.sql:114, segment 7
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 else
--- from functions/settle/ack_many.sql:83, segment 8
+-- from functions/settle/ack_many.sql:84, segment 8
       return query
       with moved as (
         delete from penstock.leased_8 l where l.ctid = any (array(
@@ -17989,19 +17990,19 @@ insert into penstock.history_log (slot, id, queue, state, enqueued_at, first_cla
       coalesce(octet_length(g.payload_bytes), octet_length(g.payload::text)),
       coalesce(octet_length(g.headers::text), 0), g.worker, g.key, g.group_key, g.last_error, g.headers,
       g.payload, g.payload_bytes
--- from functions/settle/ack_many.sql:113, segment 8
+-- from functions/settle/ack_many.sql:114, segment 8
         from gone g join penstock.queue q on q.id = g.queue_id where q.keep_history > 0)
       select g.id from gone g;
 end if;
 end if;
 end if;
 end if;
--- from functions/settle/ack_many.sql:116
+-- from functions/settle/ack_many.sql:117
     else
 if slot <= 3 then
 if slot <= 1 then
 if slot <= 0 then
--- from functions/settle/ack_many.sql:118, segment 0
+-- from functions/settle/ack_many.sql:119, segment 0
       return query
       with moved as (
         delete from penstock.leased_0 l where l.ctid = any (array(
@@ -18021,7 +18022,7 @@ if slot <= 0 then
         returning l.id)
       select id from moved union all select id from let_go;
 else
--- from functions/settle/ack_many.sql:118, segment 1
+-- from functions/settle/ack_many.sql:119, segment 1
       return query
       with moved as (
         delete from penstock.leased_1 l where l.ctid = any (array(
@@ -18043,7 +18044,7 @@ else
 end if;
 else
 if slot <= 2 then
--- from functions/settle/ack_many.sql:118, segment 2
+-- from functions/settle/ack_many.sql:119, segment 2
       return query
       with moved as (
         delete from penstock.leased_2 l where l.ctid = any (array(
@@ -18063,7 +18064,7 @@ if slot <= 2 then
         returning l.id)
       select id from moved union all select id from let_go;
 else
--- from functions/settle/ack_many.sql:118, segment 3
+-- from functions/settle/ack_many.sql:119, segment 3
       return query
       with moved as (
         delete from penstock.leased_3 l where l.ctid = any (array(
@@ -18087,7 +18088,7 @@ end if;
 else
 if slot <= 5 then
 if slot <= 4 then
--- from functions/settle/ack_many.sql:118, segment 4
+-- from functions/settle/ack_many.sql:119, segment 4
       return query
       with moved as (
         delete from penstock.leased_4 l where l.ctid = any (array(
@@ -18107,7 +18108,7 @@ if slot <= 4 then
         returning l.id)
       select id from moved union all select id from let_go;
 else
--- from functions/settle/ack_many.sql:118, segment 5
+-- from functions/settle/ack_many.sql:119, segment 5
       return query
       with moved as (
         delete from penstock.leased_5 l where l.ctid = any (array(
@@ -18129,7 +18130,7 @@ else
 end if;
 else
 if slot <= 6 then
--- from functions/settle/ack_many.sql:118, segment 6
+-- from functions/settle/ack_many.sql:119, segment 6
       return query
       with moved as (
         delete from penstock.leased_6 l where l.ctid = any (array(
@@ -18150,7 +18151,7 @@ if slot <= 6 then
       select id from moved union all select id from let_go;
 else
 if slot <= 7 then
--- from functions/settle/ack_many.sql:118, segment 7
+-- from functions/settle/ack_many.sql:119, segment 7
       return query
       with moved as (
         delete from penstock.leased_7 l where l.ctid = any (array(
@@ -18170,7 +18171,7 @@ if slot <= 7 then
         returning l.id)
       select id from moved union all select id from let_go;
 else
--- from functions/settle/ack_many.sql:118, segment 8
+-- from functions/settle/ack_many.sql:119, segment 8
       return query
       with moved as (
         delete from penstock.leased_8 l where l.ctid = any (array(
@@ -18193,7 +18194,7 @@ end if;
 end if;
 end if;
 end if;
--- from functions/settle/ack_many.sql:137
+-- from functions/settle/ack_many.sql:138
     end if;
     get diagnostics n = row_count;
     settled := settled + n;
@@ -18211,7 +18212,7 @@ end $$;
 
 -- Settles those of the messages that are members of batches, and counts them. Returns the ids that were settled.
 -- Locks: the rows of the messages and of the members. Uses batch_member_pkey, otherwise as _ack_each.
--- from functions/settle/ack_many.sql:154
+-- from functions/settle/ack_many.sql:155
 create or replace function penstock._ack_members(ids bigint[], tokens bigint[]) returns setof bigint
 language plpgsql set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
 set enable_mergejoin = off as $$

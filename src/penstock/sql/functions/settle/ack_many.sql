@@ -1,4 +1,5 @@
--- Settles many messages as done. Returns the ids that were settled; the lease of a missing one was lost.
+-- Settles many messages as done. Returns the ids that were settled; the lease of a missing one was lost. A message that
+-- one claim has leased in place together with the others may have its id and its token at different indexes.
 -- Locks: the rows of the messages. Uses leased_N_token, or the places in the tokens.
 create or replace function penstock.ack_many(ids bigint[], tokens bigint[]) returns setof bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
