@@ -125,7 +125,7 @@ def _watched(url: str, cookies: dict[str, str], people: int, pages: int) -> int:
 async def _watch(url: str, cookies: dict[str, str], people: int, pages: int) -> int:
     """For a while, and on until they have fetched so many pages: a busy machine takes longer.
 
-    Everyone then leaves at the next tick. A request that is cancelled could leave its socket open,
+    Everyone then leaves at the next line. A request that is cancelled could leave its socket open,
     and the warning about it would fail a later test.
     """
     limits = httpx.Limits(max_connections=300, max_keepalive_connections=300)

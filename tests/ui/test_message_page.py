@@ -43,6 +43,14 @@ def test_a_list_that_is_nonsense_or_not_the_visitors_shows_no_neighbours(sick: S
     assert sick.client.cancel(id)  # other tests count the messages of this queue
 
 
+def test_a_search_from_a_wrong_place_names_the_parameter(sick: Site) -> None:
+    with sick.http("reader") as http:
+        for place in ("x", "scheduled/zz"):
+            answer = http.get("/find", params={"q": "a", "place": place})
+            assert answer.status_code == 422, place
+            assert "the place of a row of the previous page" in answer.text
+
+
 def csrf(http: httpx.Client, path: str) -> str:
     return str(re.findall(r'name="csrf" value="(\w+)"', http.get(path).text)[0])
 

@@ -82,7 +82,7 @@ def matches(lake: Lake, where: str) -> DataFrame:
 def _is_repeatable(rows: DataFrame) -> bool:
     """Whether the rows are the same each time. They are evaluated for each layer.
 
-    Spark Connect cannot tell.
+    Spark Connect does not tell, so there every condition is accepted.
     """
     classic = getattr(rows, "_jdf", None)
     return classic is None or bool(classic.queryExecution().analyzed().deterministic())
